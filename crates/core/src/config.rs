@@ -1,0 +1,198 @@
+//! The settings of a node: `server.config`.
+//!
+//! Keys that Karst sets cannot be set by users, whatever they write: theirs are filtered first, and ours are
+//! written last.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::cluster::{Cluster, Node};
+use crate::properties::Properties;
+use crate::quorum::CONTROLLER_PORT;
+
+/// The port on which brokers copy partitions from each other.
+pub const REPLICATION_PORT: u16 = 9091;
+/// The listener of [`CONTROLLER_PORT`]. Its name is stored in the quorum's log.
+pub const CONTROLLER_LISTENER: &str = "CONTROLPLANE-9090";
+/// The listener of [`REPLICATION_PORT`].
+pub const REPLICATION_LISTENER: &str = "REPLICATION-9091";
+/// Where nodes look for the quorum when they start. A changed list needs no restart.
+pub const BOOTSTRAP_SERVERS: &str = "controller.quorum.bootstrap.servers";
+
+/// What users may not set, by the beginning of the key.
+const FORBIDDEN_PREFIXES: &[&str] = &[
+    "listeners",
+    "advertised.",
+    "broker.",
+    "listener.",
+    "host.name",
+    "port",
+    "inter.broker.listener.name",
+    "sasl.",
+    "ssl.",
+    "security.",
+    "password.",
+    "log.dir",
+    "zookeeper.",
+    "authorizer.",
+    "super.user",
+    "cruise.control.metrics.topic",
+    "cruise.control.metrics.reporter.bootstrap.servers",
+    "node.id",
+    "process.roles",
+    "controller.",
+    "metadata.log.dir",
+    "client.quota.callback.static.",
+    "prometheus.metrics.reporter.",
+    "cordoned.log.dirs",
+    "config.providers",
+];
+
+/// What users may set all the same.
+const ALLOWED: &[&str] = &[
+    "sasl.server.max.receive.size",
+    "ssl.cipher.suites",
+    "ssl.protocol",
+    "ssl.enabled.protocols",
+    "ssl.secure.random.implementation",
+    "broker.session.timeout.ms",
+    "broker.heartbeat.interval.ms",
+    "controller.socket.timeout.ms",
+    "controller.quorum.election.backoff.max.ms",
+    "controller.quorum.election.timeout.ms",
+    "controller.quorum.fetch.timeout.ms",
+];
+
+/// May a user set this key?
+fn is_allowed(key: &str) -> bool {
+    let key = key.trim();
+    let forbidden = FORBIDDEN_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
+    !key.is_empty() && (!forbidden || ALLOWED.contains(&key))
+}
+
+/// The keys of the user's settings that are left out.
+pub fn forbidden_keys(config: Option<&BTreeMap<String, Value>>) -> Vec<String> {
+    config.into_iter().flat_map(BTreeMap::keys).filter(|key| !is_allowed(key)).cloned().collect()
+}
+
+/// The value of a setting as Kafka reads it.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+/// The settings of one node.
+pub fn render(
+    cluster: &Cluster,
+    node: Node<'_>,
+    bootstrap_servers: &str,
+    user: Option<&BTreeMap<String, Value>>,
+) -> Properties {
+    let mut config = Properties::default();
+    for (key, value) in user.into_iter().flatten().filter(|(key, _)| is_allowed(key)) {
+        config.set(key.trim(), text(value));
+    }
+    let roles = node.pool.roles;
+    let storage = &node.pool.storage;
+    let log_dirs: Vec<_> = storage.disks().iter().map(|disk| disk.log_dir(node.id)).collect();
+
+    config.set("node.id", node.id.to_string());
+    config.set("process.roles", roles.to_string());
+    config.set("controller.listener.names", CONTROLLER_LISTENER);
+    config.set(BOOTSTRAP_SERVERS, bootstrap_servers);
+    config.set("metadata.log.dir", storage.metadata_disk().log_dir(node.id));
+    config.set("log.dirs", log_dirs.join(","));
+    let listeners = listeners(cluster, node);
+    let join = |entry: fn(&KafkaListener) -> String, all: &[KafkaListener]| {
+        all.iter().map(entry).collect::<Vec<_>>().join(",")
+    };
+    config.set(
+        "listeners",
+        join(|listener| format!("{}://0.0.0.0:{}", listener.name, listener.port), &listeners),
+    );
+    config.set(
+        "advertised.listeners",
+        join(|listener| format!("{}://{}:{}", listener.name, listener.host, listener.port), &listeners),
+    );
+    config.set("listener.security.protocol.map", protocols(&listeners));
+    if roles.has_broker() {
+        config.set("inter.broker.listener.name", REPLICATION_LISTENER);
+    }
+    config
+}
+
+struct KafkaListener {
+    name: String,
+    host: String,
+    port: u16,
+}
+
+fn listeners(cluster: &Cluster, node: Node<'_>) -> Vec<KafkaListener> {
+    let host = cluster.host(node);
+    let listener = |name: &str, port| KafkaListener { name: name.to_owned(), host: host.clone(), port };
+    let mut listeners = Vec::new();
+    if node.pool.roles.has_controller() {
+        listeners.push(listener(CONTROLLER_LISTENER, CONTROLLER_PORT));
+    }
+    if node.pool.roles.has_broker() {
+        listeners.push(listener(REPLICATION_LISTENER, REPLICATION_PORT));
+        listeners.extend(cluster.listeners.iter().map(|client| listener(&client.kafka_name(), client.port)));
+    }
+    listeners
+}
+
+/// Brokers talk to controllers too, so every node must know how.
+fn protocols(listeners: &[KafkaListener]) -> String {
+    let mut names: Vec<&str> = listeners.iter().map(|listener| listener.name.as_str()).collect();
+    if !names.contains(&CONTROLLER_LISTENER) {
+        names.insert(0, CONTROLLER_LISTENER);
+    }
+    names.iter().map(|name| format!("{name}:PLAINTEXT")).collect::<Vec<_>>().join(",")
+}
+
+/// The settings that make a restart necessary when they change, as text to be fingerprinted.
+pub fn restart_relevant(config: &Properties) -> String {
+    let mut relevant = Properties::default();
+    for (key, value) in config.iter().filter(|(key, _)| *key != BOOTSTRAP_SERVERS) {
+        relevant.set(key, value);
+    }
+    relevant.render()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn users_cannot_set_what_karst_sets() {
+        for key in [
+            "node.id",
+            "listeners",
+            "log.dirs",
+            "controller.quorum.voters",
+            " node.id",
+            "",
+            "controller.quorum.auto.join.enable",
+        ] {
+            assert!(!is_allowed(key), "{key:?}");
+        }
+        for key in ["min.insync.replicas", "controller.quorum.fetch.timeout.ms", "log.retention.hours"] {
+            assert!(is_allowed(key), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn values_of_every_json_type_become_text() {
+        assert_eq!(text(&json!(3)), "3");
+        assert_eq!(text(&json!(true)), "true");
+        assert_eq!(text(&json!("a")), "a");
+        assert_eq!(text(&json!(["a", 1])), "a,1");
+        assert_eq!(text(&json!(0.5)), "0.5");
+    }
+}

@@ -1,0 +1,29 @@
+//! What Karst decides.
+//!
+//! [`plan::plan`] is a pure function from a [`world::World`] (everything that is true now) to a [`plan::Plan`]
+//! (what to do, and why). This crate does no I/O, reads no clock and rolls no dice, so every decision can be
+//! tested, replayed, simulated and explained.
+
+pub mod cluster;
+pub mod config;
+pub mod digest;
+pub mod identity;
+pub mod ids;
+mod ignored;
+mod jvm;
+pub mod listeners;
+mod logging;
+pub mod names;
+mod node_ids;
+pub mod objects;
+pub mod plan;
+pub mod pods;
+pub mod podset;
+pub mod problem;
+mod properties;
+pub mod quantity;
+pub mod quorum;
+pub mod status;
+pub mod storage;
+pub mod versions;
+pub mod world;

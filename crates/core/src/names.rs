@@ -1,0 +1,201 @@
+//! What things are called. Every name and every label is made here and nowhere else: users, consoles and
+//! other tools look for them, and a changed name would orphan what runs under the old one.
+
+use std::collections::BTreeMap;
+
+use crate::ids::NodeId;
+
+/// The label that ties everything to its cluster.
+pub const CLUSTER_LABEL: &str = "strimzi.io/cluster";
+/// The kind of resource an object was made for.
+pub const KIND_LABEL: &str = "strimzi.io/kind";
+/// The component an object belongs to.
+pub const NAME_LABEL: &str = "strimzi.io/name";
+/// The pool an object belongs to.
+pub const POOL_LABEL: &str = "strimzi.io/pool-name";
+/// Whether a pod runs the broker role now.
+pub const BROKER_ROLE_LABEL: &str = "strimzi.io/broker-role";
+/// Whether a pod runs the controller role now.
+pub const CONTROLLER_ROLE_LABEL: &str = "strimzi.io/controller-role";
+/// The pod's own name, as a label that services can select.
+pub const POD_NAME_LABEL: &str = "strimzi.io/pod-name";
+/// Which operator made an object.
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+/// What [`MANAGED_BY_LABEL`] says on everything Karst made.
+pub const MANAGED_BY: &str = "karst";
+/// Fingerprint of the pod that was asked for.
+pub const REVISION_ANNOTATION: &str = "strimzi.io/revision";
+/// The storage a pod set runs with, as JSON.
+pub const STORAGE_ANNOTATION: &str = "strimzi.io/storage";
+/// The Kafka version a pod or pod set runs.
+pub const KAFKA_VERSION_ANNOTATION: &str = "strimzi.io/kafka-version";
+/// Whether a claim goes with its node.
+pub const DELETE_CLAIM_ANNOTATION: &str = "strimzi.io/delete-claim";
+/// Fingerprint of the settings that a node reads when it starts.
+pub const CONFIGURATION_HASH_ANNOTATION: &str = "strimzi.io/configuration-hash";
+/// Turns node pools on or off for a cluster.
+pub const NODE_POOLS_ANNOTATION: &str = "strimzi.io/node-pools";
+/// Stops Karst from changing anything of a cluster.
+pub const PAUSE_ANNOTATION: &str = "strimzi.io/pause-reconciliation";
+/// Lets Karst take over a cluster that another operator made.
+pub const ADOPT_ANNOTATION: &str = "karst.io/adopt";
+
+/// The longest name a pod can have: it is also its host name and a label.
+pub const LONGEST_NAME: usize = 63;
+
+/// Where a cluster lives and what it is called.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterKey {
+    /// Namespace of the `Kafka` resource and of everything made for it.
+    pub namespace: String,
+    /// Name of the `Kafka` resource.
+    pub name: String,
+}
+
+impl std::fmt::Display for ClusterKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl ClusterKey {
+    /// The service account of the nodes.
+    pub fn service_account(&self) -> String {
+        format!("{}-kafka", self.name)
+    }
+
+    /// The headless service that gives every node its host name.
+    pub fn headless_service(&self) -> String {
+        format!("{}-kafka-brokers", self.name)
+    }
+
+    /// The service that clients start from.
+    pub fn bootstrap_service(&self) -> String {
+        format!("{}-kafka-bootstrap", self.name)
+    }
+
+    /// The pod set of a pool.
+    pub fn pod_set(&self, pool: &str) -> String {
+        format!("{}-{pool}", self.name)
+    }
+
+    /// The pod of a node, and its ConfigMap.
+    pub fn pod(&self, pool: &str, node: NodeId) -> String {
+        format!("{}-{pool}-{node}", self.name)
+    }
+
+    /// The host name of a pod.
+    ///
+    /// Controllers' addresses are stored in the quorum's own log: never change how this is built.
+    pub fn pod_host(&self, pod: &str, domain: &str) -> String {
+        format!("{pod}.{}.{}.svc.{domain}", self.headless_service(), self.namespace)
+    }
+
+    /// Labels of everything made for the cluster.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        labels([
+            (CLUSTER_LABEL, self.name.as_str()),
+            (KIND_LABEL, "Kafka"),
+            (NAME_LABEL, &format!("{}-kafka", self.name)),
+            ("strimzi.io/component-type", "kafka"),
+            ("app.kubernetes.io/name", "kafka"),
+            ("app.kubernetes.io/instance", label_value(&self.name)),
+            ("app.kubernetes.io/part-of", label_value(&format!("strimzi-{}", self.name))),
+            (MANAGED_BY_LABEL, MANAGED_BY),
+        ])
+    }
+
+    /// Labels of what belongs to one pool.
+    pub fn pool_labels(&self, pool: &str) -> BTreeMap<String, String> {
+        let mut labels = self.labels();
+        labels.insert(POOL_LABEL.to_owned(), pool.to_owned());
+        labels
+    }
+
+    /// Labels by which the cluster's pods are found.
+    pub fn selector(&self) -> BTreeMap<String, String> {
+        labels([
+            (CLUSTER_LABEL, self.name.as_str()),
+            (NAME_LABEL, &format!("{}-kafka", self.name)),
+            (KIND_LABEL, "Kafka"),
+        ])
+    }
+
+    /// Labels by which one pool's pods are found.
+    pub fn pool_selector(&self, pool: &str) -> BTreeMap<String, String> {
+        let mut selector = self.selector();
+        selector.insert(POOL_LABEL.to_owned(), pool.to_owned());
+        selector
+    }
+
+    /// The pool's selector as text, for the scale subresource.
+    pub fn pool_selector_text(&self, pool: &str) -> String {
+        format!(
+            "{CLUSTER_LABEL}={name},{NAME_LABEL}={name}-kafka,{KIND_LABEL}=Kafka,{POOL_LABEL}={pool}",
+            name = self.name
+        )
+    }
+}
+
+/// The claim of one volume of a pod. `volume` is its id, or `None` for the only volume.
+pub fn claim(pod: &str, volume: Option<i32>) -> String {
+    match volume {
+        Some(id) => format!("data-{id}-{pod}"),
+        None => format!("data-{pod}"),
+    }
+}
+
+/// The node id that a pod name ends with.
+pub fn node_of_pod(pod: &str) -> Option<NodeId> {
+    pod.rsplit_once('-').and_then(|(_, id)| id.parse().ok()).map(NodeId)
+}
+
+/// Is the text one part of a host name: lower-case letters, digits and `-`, no `-` at the ends?
+pub fn is_host_label(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    !text.is_empty() && text.chars().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+/// A label value is at most 63 characters, and ends with a letter or a digit.
+fn label_value(text: &str) -> &str {
+    text.get(..LONGEST_NAME).unwrap_or(text).trim_end_matches(['.', '-', '_'])
+}
+
+fn labels<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_strimzi_users_know() {
+        let key = ClusterKey { namespace: "myproject".into(), name: "my-cluster".into() };
+        assert_eq!(key.pod("controller", NodeId(3)), "my-cluster-controller-3");
+        assert_eq!(
+            key.pod_host("my-cluster-controller-3", "cluster.local"),
+            "my-cluster-controller-3.my-cluster-kafka-brokers.myproject.svc.cluster.local"
+        );
+        assert_eq!(claim("my-cluster-big-0", Some(1)), "data-1-my-cluster-big-0");
+        assert_eq!(claim("my-cluster-big-0", None), "data-my-cluster-big-0");
+        assert_eq!(
+            key.pool_selector_text("big"),
+            "strimzi.io/cluster=my-cluster,strimzi.io/name=my-cluster-kafka,strimzi.io/kind=Kafka,strimzi.io/pool-name=big"
+        );
+    }
+
+    #[test]
+    fn a_long_cluster_name_still_makes_valid_label_values() {
+        let name = format!("{}-x", "a".repeat(61));
+        let key = ClusterKey { namespace: "n".into(), name };
+        assert!(key.labels().values().all(|value| value.len() <= LONGEST_NAME || value.ends_with("-kafka")));
+        assert_eq!(label_value("abc-_."), "abc");
+    }
+
+    #[test]
+    fn a_pod_tells_its_node() {
+        assert_eq!(node_of_pod("my-cluster-big-17"), Some(NodeId(17)));
+        assert_eq!(node_of_pod("my-cluster-big"), None);
+    }
+}

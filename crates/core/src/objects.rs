@@ -1,0 +1,352 @@
+//! The Kubernetes objects of a cluster, and whether what exists is what is wanted.
+//!
+//! An object is written only when it differs from what was observed in something Karst sets, so a cluster that
+//! is as it should be causes no request at all.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    ConfigMap, PersistentVolumeClaim, PersistentVolumeClaimSpec, Service, ServiceAccount, ServicePort,
+    ServiceSpec, VolumeResourceRequirements,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use karst_api as api;
+
+use crate::cluster::{Cluster, Node, Pool};
+use crate::config::{self, REPLICATION_PORT};
+use crate::digest::Digest;
+use crate::ids::ClusterId;
+use crate::names::{BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL};
+use crate::properties::Properties;
+use crate::quorum::{CONTROLLER_PORT, InitialControllers, StorageFormat};
+use crate::storage::{Disk, Medium};
+use crate::world::{Meta, World};
+use crate::{jvm, logging, pods};
+
+/// An object to be written.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant)]
+pub enum Object {
+    /// The identity of the nodes in Kubernetes.
+    ServiceAccount(ServiceAccount),
+    /// How nodes and clients find each other.
+    Service(Service),
+    /// What a node reads when it starts.
+    ConfigMap(ConfigMap),
+    /// A disk of a node.
+    Claim(PersistentVolumeClaim),
+    /// The pods of a pool.
+    PodSet(api::StrimziPodSet),
+}
+
+impl Object {
+    /// Kind and name, for people.
+    pub fn describe(&self) -> String {
+        format!("{} {}", self.kind(), self.meta().name.as_deref().unwrap_or_default())
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::ServiceAccount(_) => "ServiceAccount",
+            Self::Service(_) => "Service",
+            Self::ConfigMap(_) => "ConfigMap",
+            Self::Claim(_) => "PersistentVolumeClaim",
+            Self::PodSet(_) => "StrimziPodSet",
+        }
+    }
+
+    /// Its metadata.
+    pub fn meta(&self) -> &ObjectMeta {
+        match self {
+            Self::ServiceAccount(object) => &object.metadata,
+            Self::Service(object) => &object.metadata,
+            Self::ConfigMap(object) => &object.metadata,
+            Self::Claim(object) => &object.metadata,
+            Self::PodSet(object) => &object.metadata,
+        }
+    }
+
+    /// Is this what exists already, in all that Karst sets?
+    pub fn is_as_observed(&self, world: &World) -> Result<bool, serde_json::Error> {
+        let name = self.meta().name.as_deref().unwrap_or_default();
+        Ok(match self {
+            Self::ServiceAccount(_) => {
+                world.service_accounts.get(name).is_some_and(|seen| self.meta_is_in(&seen.meta))
+            }
+            Self::Service(wanted) => {
+                let digest = service_digest(wanted)?;
+                world
+                    .services
+                    .get(name)
+                    .is_some_and(|seen| seen.digest == Some(digest) && self.meta_is_in(&seen.meta))
+            }
+            Self::ConfigMap(wanted) => {
+                let digest = Digest::of(&wanted.data)?;
+                let seen = world.config_maps.get(name);
+                seen.is_some_and(|seen| seen.digest == Some(digest) && self.meta_is_in(&seen.meta))
+            }
+            Self::PodSet(wanted) => {
+                let digest = Digest::of(&wanted.spec)?;
+                let seen = world.pod_sets.get(name);
+                seen.is_some_and(|seen| seen.digest == Some(digest) && self.meta_is_in(&seen.meta))
+            }
+            // A claim is written once: most of it cannot be changed, and growing it is a step of its own.
+            Self::Claim(_) => world.claims.contains_key(name),
+        })
+    }
+
+    fn meta_is_in(&self, seen: &Meta) -> bool {
+        let subset = |wanted: &Option<BTreeMap<String, String>>, seen: &BTreeMap<String, String>| {
+            wanted.iter().flatten().all(|(key, value)| seen.get(key) == Some(value))
+        };
+        let meta = self.meta();
+        let owned = meta.owner_references.iter().flatten().all(|owner| seen.owners.contains(&owner.uid));
+        owned && subset(&meta.labels, &seen.labels) && subset(&meta.annotations, &seen.annotations)
+    }
+}
+
+/// Fingerprint of those fields of a service that Karst sets. The API server fills in others.
+pub fn service_digest(service: &Service) -> Result<Digest, serde_json::Error> {
+    let empty = ServiceSpec::default();
+    let spec = service.spec.as_ref().unwrap_or(&empty);
+    let ports: Vec<_> = spec.ports.iter().flatten().map(|port| (&port.name, port.port)).collect();
+    let headless = spec.cluster_ip.as_deref() == Some("None");
+    Digest::of(&(ports, &spec.selector, headless, spec.publish_not_ready_addresses.unwrap_or_default()))
+}
+
+/// Who owns everything that is made for a cluster: its `Kafka` resource, so that it all goes with it.
+pub fn owner(kafka: &api::Kafka) -> OwnerReference {
+    OwnerReference {
+        api_version: "kafka.strimzi.io/v1".to_owned(),
+        kind: "Kafka".to_owned(),
+        name: kafka.metadata.name.clone().unwrap_or_default(),
+        uid: kafka.metadata.uid.clone().unwrap_or_default(),
+        controller: Some(false),
+        block_owner_deletion: Some(false),
+    }
+}
+
+/// What all objects of a cluster are made from.
+#[derive(Debug)]
+pub struct Render<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// What is true.
+    pub world: &'a World,
+    /// The id the nodes are formatted with.
+    pub cluster_id: &'a ClusterId,
+    /// Who formed the quorum.
+    pub initial: &'a InitialControllers,
+}
+
+impl Render<'_> {
+    /// The objects that do not depend on nodes: they can be made before the cluster has an identity.
+    pub fn shared(cluster: &Cluster, kafka: &api::Kafka) -> Vec<Object> {
+        vec![
+            Object::ServiceAccount(service_account(cluster, kafka)),
+            Object::Service(headless_service(cluster, kafka)),
+            Object::Service(bootstrap_service(cluster, kafka)),
+        ]
+    }
+
+    /// The objects of the nodes: what pods need first, then the pods.
+    pub fn nodes(&self) -> Result<Vec<Object>, serde_json::Error> {
+        let mut objects = Vec::new();
+        for pool in &self.cluster.pools {
+            let mut pods = Vec::new();
+            for id in &pool.nodes {
+                let node = Node { id: *id, pool };
+                let config = self.server_config(node);
+                objects.push(Object::ConfigMap(self.config_map(node, &config)));
+                objects.extend(self.claims(node).into_iter().map(Object::Claim));
+                pods.push(pods::render(self, node, &config)?);
+            }
+            if !pool.nodes.is_empty() {
+                objects.push(Object::PodSet(self.pod_set(pool, pods)?));
+            }
+        }
+        Ok(objects)
+    }
+
+    fn server_config(&self, node: Node<'_>) -> Properties {
+        let user = self.world.kafka.spec.kafka.config.as_ref();
+        config::render(self.cluster, node, &self.initial.bootstrap_servers(), user)
+    }
+
+    fn storage_format(&self, node: Node<'_>) -> StorageFormat {
+        let name = self.cluster.pod_name(node);
+        let running = self.world.config_maps.get(&name).and_then(|map| map.storage_format.as_deref());
+        let worked_before =
+            self.world.kafka.status.as_ref().is_some_and(|status| status.kafka_version.is_some());
+        let kafka = match &self.world.answer {
+            crate::world::KafkaAnswer::Answered(kafka) => Some(kafka),
+            _ => None,
+        };
+        crate::quorum::storage_format(node.id, self.initial, running, worked_before, kafka)
+    }
+
+    fn config_map(&self, node: Node<'_>, config: &Properties) -> ConfigMap {
+        let (logging_key, logging) = logging::render(self.cluster.version.logging);
+        let data = [
+            ("server.config", config.render()),
+            ("cluster.id", self.cluster_id.to_string()),
+            ("metadata.version", self.cluster.metadata_version.to_owned()),
+            ("storage.format", self.storage_format(node).as_str().to_owned()),
+            ("initial.controllers", self.initial.to_string()),
+            ("jvm.options", jvm::options(node.pool.jvm_options.as_ref(), node.pool.memory())),
+            (logging_key, logging.to_owned()),
+        ];
+        ConfigMap {
+            metadata: self.node_meta(node, self.cluster.pod_name(node)),
+            data: Some(data.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+            ..ConfigMap::default()
+        }
+    }
+
+    fn node_meta(&self, node: Node<'_>, name: String) -> ObjectMeta {
+        let mut labels = self.cluster.key.pool_labels(&node.pool.name);
+        labels.insert(POD_NAME_LABEL.to_owned(), self.cluster.pod_name(node));
+        ObjectMeta {
+            name: Some(name),
+            namespace: Some(self.cluster.key.namespace.clone()),
+            labels: Some(labels),
+            owner_references: Some(vec![owner(&self.world.kafka)]),
+            ..ObjectMeta::default()
+        }
+    }
+
+    fn claims(&self, node: Node<'_>) -> Vec<PersistentVolumeClaim> {
+        node.pool.storage.disks().iter().filter_map(|disk| self.claim(node, disk)).collect()
+    }
+
+    fn claim(&self, node: Node<'_>, disk: &Disk) -> Option<PersistentVolumeClaim> {
+        let Medium::Claim { size, class, selector, delete } = &disk.medium else { return None };
+        let name = disk.claim_name(&self.cluster.pod_name(node))?;
+        let mut meta = self.node_meta(node, name);
+        meta.annotations = Some([(DELETE_CLAIM_ANNOTATION.to_owned(), delete.to_string())].into());
+        if !delete {
+            // Data that is to outlive the cluster must not go with its owner.
+            meta.owner_references = None;
+        }
+        Some(PersistentVolumeClaim {
+            metadata: meta,
+            spec: Some(PersistentVolumeClaimSpec {
+                access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+                resources: Some(VolumeResourceRequirements {
+                    requests: Some([("storage".to_owned(), Quantity(size.clone()))].into()),
+                    ..VolumeResourceRequirements::default()
+                }),
+                storage_class_name: class.clone(),
+                selector: selector
+                    .clone()
+                    .map(|labels| LabelSelector { match_labels: Some(labels), ..LabelSelector::default() }),
+                volume_mode: Some("Filesystem".to_owned()),
+                ..PersistentVolumeClaimSpec::default()
+            }),
+            ..PersistentVolumeClaim::default()
+        })
+    }
+
+    fn pod_set(
+        &self,
+        pool: &Pool,
+        pods: Vec<serde_json::Value>,
+    ) -> Result<api::StrimziPodSet, serde_json::Error> {
+        let key = &self.cluster.key;
+        let name = key.pod_set(&pool.name);
+        let selector =
+            LabelSelector { match_labels: Some(key.pool_selector(&pool.name)), ..LabelSelector::default() };
+        let mut set = api::StrimziPodSet::new(&name, api::StrimziPodSetSpec { selector, pods });
+        set.metadata.namespace = Some(key.namespace.clone());
+        set.metadata.labels = Some(key.pool_labels(&pool.name));
+        set.metadata.owner_references = Some(vec![owner(&self.world.kafka)]);
+        set.metadata.annotations = Some(
+            [
+                (crate::names::KAFKA_VERSION_ANNOTATION.to_owned(), self.cluster.version.version.to_owned()),
+                (crate::names::STORAGE_ANNOTATION.to_owned(), serde_json::to_string(&pool.storage_written)?),
+            ]
+            .into(),
+        );
+        Ok(set)
+    }
+}
+
+fn shared_meta(cluster: &Cluster, kafka: &api::Kafka, name: String) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(name),
+        namespace: Some(cluster.key.namespace.clone()),
+        labels: Some(cluster.key.labels()),
+        owner_references: Some(vec![owner(kafka)]),
+        ..ObjectMeta::default()
+    }
+}
+
+fn service_account(cluster: &Cluster, kafka: &api::Kafka) -> ServiceAccount {
+    ServiceAccount {
+        metadata: shared_meta(cluster, kafka, cluster.key.service_account()),
+        ..ServiceAccount::default()
+    }
+}
+
+fn port(name: &str, port: u16) -> ServicePort {
+    ServicePort {
+        name: Some(name.to_owned()),
+        port: i32::from(port),
+        target_port: Some(IntOrString::Int(i32::from(port))),
+        protocol: Some("TCP".to_owned()),
+        ..ServicePort::default()
+    }
+}
+
+fn broker_ports(cluster: &Cluster) -> Vec<ServicePort> {
+    let clients = cluster.listeners.iter().map(|listener| port(&listener.port_name(), listener.port));
+    std::iter::once(port("tcp-replication", REPLICATION_PORT)).chain(clients).collect()
+}
+
+/// Gives every node its host name, ready or not: nodes must find each other before any of them can be ready.
+fn headless_service(cluster: &Cluster, kafka: &api::Kafka) -> Service {
+    let mut ports = vec![port("tcp-ctrlplane", CONTROLLER_PORT)];
+    ports.extend(broker_ports(cluster));
+    Service {
+        metadata: shared_meta(cluster, kafka, cluster.key.headless_service()),
+        spec: Some(ServiceSpec {
+            cluster_ip: Some("None".to_owned()),
+            publish_not_ready_addresses: Some(true),
+            selector: Some(cluster.key.selector()),
+            ports: Some(ports),
+            ..ServiceSpec::default()
+        }),
+        ..Service::default()
+    }
+}
+
+fn bootstrap_service(cluster: &Cluster, kafka: &api::Kafka) -> Service {
+    let mut selector = cluster.key.selector();
+    selector.insert(BROKER_ROLE_LABEL.to_owned(), "true".to_owned());
+    let mut metadata = shared_meta(cluster, kafka, cluster.key.bootstrap_service());
+    metadata.labels.get_or_insert_default().insert("strimzi.io/discovery".to_owned(), "true".to_owned());
+    metadata.annotations = Some([("strimzi.io/discovery".to_owned(), discovery(cluster))].into());
+    Service {
+        metadata,
+        spec: Some(ServiceSpec {
+            type_: Some("ClusterIP".to_owned()),
+            selector: Some(selector),
+            ports: Some(broker_ports(cluster)),
+            ..ServiceSpec::default()
+        }),
+        ..Service::default()
+    }
+}
+
+/// What consoles read to find out how to connect.
+fn discovery(cluster: &Cluster) -> String {
+    let listeners: Vec<_> = cluster
+        .listeners
+        .iter()
+        .map(|listener| serde_json::json!({"port": listener.port, "tls": false, "protocol": "kafka", "auth": "none"}))
+        .collect();
+    serde_json::Value::Array(listeners).to_string()
+}

@@ -1,0 +1,297 @@
+//! The pod of a node: the unmodified Kafka image, and the launcher that an init container puts beside it.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource,
+    HTTPGetAction, LocalObjectReference, PersistentVolumeClaimVolumeSource, Pod, PodAffinityTerm,
+    PodAntiAffinity, PodSecurityContext, PodSpec, Probe, ResourceRequirements, SeccompProfile,
+    SecurityContext, Volume, VolumeMount, WeightedPodAffinityTerm,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use karst_api as api;
+
+use crate::cluster::{Node, Pool};
+use crate::config::{self, REPLICATION_PORT};
+use crate::digest::Digest;
+use crate::names::{
+    BROKER_ROLE_LABEL, CONFIGURATION_HASH_ANNOTATION, CONTROLLER_ROLE_LABEL, KAFKA_VERSION_ANNOTATION,
+    POD_NAME_LABEL, REVISION_ANNOTATION,
+};
+use crate::objects::Render;
+use crate::properties::Properties;
+use crate::quorum::CONTROLLER_PORT;
+use crate::storage::{Disk, Medium};
+
+/// The user and group of the official image.
+const KAFKA_USER: i64 = 1000;
+/// Where the launcher tells how the node is.
+const HEALTH_PORT: u16 = 8080;
+/// How long a node may take to hand over its partitions before it is killed.
+const GRACE_SECONDS: i64 = 30;
+
+/// The pod as it is to be created, with its fingerprint.
+pub fn render(
+    context: &Render<'_>,
+    node: Node<'_>,
+    config: &Properties,
+) -> Result<serde_json::Value, serde_json::Error> {
+    let mut pod =
+        Pod { metadata: metadata(context, node, config)?, spec: Some(spec(context, node)), ..Pod::default() };
+    let revision = Digest::of(&pod)?.short();
+    pod.metadata.annotations.get_or_insert_default().insert(REVISION_ANNOTATION.to_owned(), revision);
+    serde_json::to_value(pod)
+}
+
+fn metadata(
+    context: &Render<'_>,
+    node: Node<'_>,
+    config: &Properties,
+) -> Result<ObjectMeta, serde_json::Error> {
+    let cluster = context.cluster;
+    let name = cluster.pod_name(node);
+    let pool = &node.pool.name;
+    let mut labels = cluster.key.pool_labels(pool);
+    for (key, value) in [
+        (POD_NAME_LABEL, name.clone()),
+        (BROKER_ROLE_LABEL, node.pool.roles.has_broker().to_string()),
+        (CONTROLLER_ROLE_LABEL, node.pool.roles.has_controller().to_string()),
+        ("strimzi.io/controller", "strimzipodset".to_owned()),
+        ("strimzi.io/controller-name", cluster.key.pod_set(pool)),
+    ] {
+        labels.insert(key.to_owned(), value);
+    }
+    let jvm = crate::jvm::options(node.pool.jvm_options.as_ref(), node.pool.memory());
+    let settings = Digest::of(&(config::restart_relevant(config), jvm))?.short();
+    let annotations = [
+        (KAFKA_VERSION_ANNOTATION.to_owned(), cluster.version.version.to_owned()),
+        (CONFIGURATION_HASH_ANNOTATION.to_owned(), settings),
+    ];
+    Ok(ObjectMeta {
+        name: Some(name),
+        namespace: Some(cluster.key.namespace.clone()),
+        labels: Some(labels),
+        annotations: Some(annotations.into()),
+        ..ObjectMeta::default()
+    })
+}
+
+fn spec(context: &Render<'_>, node: Node<'_>) -> PodSpec {
+    let cluster = context.cluster;
+    let settings = &context.world.settings;
+    let name = cluster.pod_name(node);
+    let pull_secrets: Vec<_> =
+        settings.image_pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }).collect();
+    PodSpec {
+        hostname: Some(name.clone()),
+        subdomain: Some(cluster.key.headless_service()),
+        service_account_name: Some(cluster.key.service_account()),
+        // Kafka has no business with the API server.
+        automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
+        restart_policy: Some("Always".to_owned()),
+        termination_grace_period_seconds: Some(GRACE_SECONDS),
+        image_pull_secrets: (!pull_secrets.is_empty()).then_some(pull_secrets),
+        security_context: Some(PodSecurityContext {
+            run_as_non_root: Some(true),
+            run_as_user: Some(KAFKA_USER),
+            run_as_group: Some(KAFKA_USER),
+            fs_group: Some(KAFKA_USER),
+            // Without it every restart walks all files of the volume to change an owner that is right already.
+            fs_group_change_policy: Some("OnRootMismatch".to_owned()),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                ..SeccompProfile::default()
+            }),
+            ..PodSecurityContext::default()
+        }),
+        affinity: Some(apart(&cluster.key.selector())),
+        init_containers: Some(vec![launcher_container(context)]),
+        containers: vec![kafka_container(context, node)],
+        volumes: Some(volumes(node, &name)),
+        ..PodSpec::default()
+    }
+}
+
+/// Nodes of a cluster prefer different machines: one machine lost is then one node lost.
+fn apart(selector: &BTreeMap<String, String>) -> Affinity {
+    let term = PodAffinityTerm {
+        topology_key: "kubernetes.io/hostname".to_owned(),
+        label_selector: Some(LabelSelector {
+            match_labels: Some(selector.clone()),
+            ..LabelSelector::default()
+        }),
+        ..PodAffinityTerm::default()
+    };
+    Affinity {
+        pod_anti_affinity: Some(PodAntiAffinity {
+            preferred_during_scheduling_ignored_during_execution: Some(vec![WeightedPodAffinityTerm {
+                weight: 100,
+                pod_affinity_term: term,
+            }]),
+            ..PodAntiAffinity::default()
+        }),
+        ..Affinity::default()
+    }
+}
+
+fn restricted() -> SecurityContext {
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        read_only_root_filesystem: Some(true),
+        capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), ..Capabilities::default() }),
+        ..SecurityContext::default()
+    }
+}
+
+fn mount(name: &str, path: &str, read_only: bool) -> VolumeMount {
+    VolumeMount {
+        name: name.to_owned(),
+        mount_path: path.to_owned(),
+        read_only: read_only.then_some(true),
+        ..VolumeMount::default()
+    }
+}
+
+fn launcher_container(context: &Render<'_>) -> Container {
+    let settings = &context.world.settings;
+    Container {
+        name: "karst-node".to_owned(),
+        image: Some(settings.node_image.clone()),
+        image_pull_policy: settings.image_pull_policy.clone(),
+        command: Some(vec!["/karst-node".to_owned(), "install".to_owned(), "/karst/karst-node".to_owned()]),
+        volume_mounts: Some(vec![mount("karst", "/karst", false)]),
+        security_context: Some(restricted()),
+        ..Container::default()
+    }
+}
+
+fn kafka_container(context: &Render<'_>, node: Node<'_>) -> Container {
+    let spec = &context.world.kafka.spec.kafka;
+    let mut mounts = vec![
+        mount("karst", "/karst", true),
+        mount("config", "/opt/kafka/custom-config", true),
+        mount("tmp", "/tmp", false),
+    ];
+    mounts.extend(
+        node.pool.storage.disks().iter().map(|disk| mount(&disk.volume_name(), &disk.mount_path(), false)),
+    );
+    Container {
+        name: "kafka".to_owned(),
+        image: Some(context.cluster.image.clone()),
+        image_pull_policy: context.world.settings.image_pull_policy.clone(),
+        command: Some(vec!["/karst/karst-node".to_owned(), "run".to_owned()]),
+        ports: Some(ports(context, node)),
+        resources: node.pool.resources.as_ref().map(resources),
+        volume_mounts: Some(mounts),
+        liveness_probe: Some(probe("/live", spec.liveness_probe.as_ref(), 5)),
+        readiness_probe: Some(probe("/ready", spec.readiness_probe.as_ref(), 1)),
+        security_context: Some(restricted()),
+        // What the launcher says last, when it refuses to start, becomes part of the pod's status.
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        ..Container::default()
+    }
+}
+
+fn ports(context: &Render<'_>, node: Node<'_>) -> Vec<ContainerPort> {
+    let port = |name: &str, port: u16| ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: i32::from(port),
+        protocol: Some("TCP".to_owned()),
+        ..ContainerPort::default()
+    };
+    let mut ports = vec![port("tcp-health", HEALTH_PORT)];
+    if node.pool.roles.has_controller() {
+        ports.push(port("tcp-ctrlplane", CONTROLLER_PORT));
+    }
+    if node.pool.roles.has_broker() {
+        ports.push(port("tcp-replication", REPLICATION_PORT));
+        ports.extend(
+            context.cluster.listeners.iter().map(|listener| port(&listener.port_name(), listener.port)),
+        );
+    }
+    ports
+}
+
+/// The launcher answers at once, so nothing is gained by waiting before the first question.
+fn probe(path: &str, wanted: Option<&api::Probe>, period: i32) -> Probe {
+    let default = api::Probe::default();
+    let wanted = wanted.unwrap_or(&default);
+    Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some(path.to_owned()),
+            port: IntOrString::Int(i32::from(HEALTH_PORT)),
+            ..HTTPGetAction::default()
+        }),
+        initial_delay_seconds: wanted.initial_delay_seconds,
+        timeout_seconds: Some(wanted.timeout_seconds.unwrap_or(5)),
+        period_seconds: Some(wanted.period_seconds.unwrap_or(period)),
+        success_threshold: wanted.success_threshold,
+        failure_threshold: Some(wanted.failure_threshold.unwrap_or(3)),
+        ..Probe::default()
+    }
+}
+
+fn resources(wanted: &api::ResourceRequirements) -> ResourceRequirements {
+    let amounts = |amounts: &Option<BTreeMap<String, api::Quantity>>| {
+        amounts
+            .as_ref()
+            .map(|all| all.iter().map(|(key, value)| (key.clone(), Quantity::from(value))).collect())
+    };
+    ResourceRequirements {
+        limits: amounts(&wanted.limits),
+        requests: amounts(&wanted.requests),
+        ..ResourceRequirements::default()
+    }
+}
+
+fn volumes(node: Node<'_>, pod: &str) -> Vec<Volume> {
+    let empty_dir = |name: &str, size_limit: Option<&str>| Volume {
+        name: name.to_owned(),
+        empty_dir: Some(EmptyDirVolumeSource {
+            size_limit: size_limit.map(|limit| Quantity(limit.to_owned())),
+            ..EmptyDirVolumeSource::default()
+        }),
+        ..Volume::default()
+    };
+    let mut volumes = vec![
+        empty_dir("karst", None),
+        empty_dir("tmp", None),
+        Volume {
+            name: "config".to_owned(),
+            config_map: Some(ConfigMapVolumeSource {
+                name: pod.to_owned(),
+                ..ConfigMapVolumeSource::default()
+            }),
+            ..Volume::default()
+        },
+    ];
+    volumes.extend(node.pool.storage.disks().iter().map(|disk| data_volume(disk, pod, &empty_dir)));
+    volumes
+}
+
+fn data_volume(disk: &Disk, pod: &str, empty_dir: &impl Fn(&str, Option<&str>) -> Volume) -> Volume {
+    match &disk.medium {
+        Medium::Ephemeral { size_limit } => empty_dir(&disk.volume_name(), size_limit.as_deref()),
+        Medium::Claim { .. } => Volume {
+            name: disk.volume_name(),
+            persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+                claim_name: crate::names::claim(pod, disk.id),
+                ..PersistentVolumeClaimVolumeSource::default()
+            }),
+            ..Volume::default()
+        },
+    }
+}
+
+/// The fingerprint of a pod, as its annotations say.
+pub fn revision(pod: &serde_json::Value) -> Option<&str> {
+    pod.pointer("/metadata/annotations")?.get(REVISION_ANNOTATION)?.as_str()
+}
+
+/// Does the pool use a disk that goes with the pod?
+pub fn is_ephemeral(pool: &Pool) -> bool {
+    matches!(pool.storage.metadata_disk().medium, Medium::Ephemeral { .. })
+}

@@ -1,0 +1,124 @@
+//! What a pod set needs: each of its pods exists, and none that it does not list.
+//!
+//! A running pod is never changed here. Which pod restarts, and when, is decided elsewhere.
+
+use std::sync::Arc;
+
+use karst_api as api;
+
+use crate::world::{PodSetView, PodView};
+
+/// One thing to do for a pod set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PodAction {
+    /// A pod that is listed does not exist.
+    Create {
+        /// Its name.
+        name: String,
+        /// The pod, as JSON.
+        pod: Arc<str>,
+    },
+    /// A pod ended for good; its place is needed for a new one.
+    Replace {
+        /// Its name.
+        name: String,
+        /// Which one.
+        uid: String,
+        /// How it ended.
+        phase: String,
+    },
+}
+
+/// What to do for a pod set, and what it reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodSetPlan {
+    /// What to do.
+    pub actions: Vec<PodAction>,
+    /// What is true of its pods.
+    pub status: api::StrimziPodSetStatus,
+}
+
+/// Compares the pods that exist (those of this pod set) with those that are listed.
+pub fn plan<'a>(set: &PodSetView, pods: impl Iterator<Item = &'a Arc<PodView>> + Clone) -> PodSetPlan {
+    let mut actions = Vec::new();
+    let (mut ready, mut current) = (0, 0);
+    for (name, wanted) in &set.pods {
+        match pods.clone().find(|pod| pod.meta.name == *name) {
+            // A pod that is on its way out keeps its name until it is gone: its deletion brings us back.
+            Some(pod) if pod.meta.deleting => {}
+            Some(pod) if pod.is_finished() => actions.push(PodAction::Replace {
+                name: name.clone(),
+                uid: pod.meta.uid.clone(),
+                phase: pod.phase.clone(),
+            }),
+            Some(pod) => {
+                ready += i32::from(pod.ready);
+                current += i32::from(pod.is_current(wanted));
+            }
+            None if set.meta.deleting => {}
+            None => actions.push(PodAction::Create { name: name.clone(), pod: Arc::clone(&wanted.json) }),
+        }
+    }
+    let status = api::StrimziPodSetStatus {
+        conditions: None,
+        observed_generation: Some(set.generation),
+        pods: i32::try_from(set.pods.len()).ok(),
+        ready_pods: Some(ready),
+        current_pods: Some(current),
+    };
+    PodSetPlan { actions, status }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::{Meta, WantedPod};
+
+    fn set(names: &[&str]) -> PodSetView {
+        PodSetView {
+            pods: names
+                .iter()
+                .map(|name| ((*name).to_owned(), WantedPod { json: Arc::from("{}"), revision: None }))
+                .collect(),
+            ..PodSetView::default()
+        }
+    }
+
+    fn pod(name: &str, phase: &str) -> Arc<PodView> {
+        let meta = Meta { name: name.into(), uid: format!("uid-{name}"), ..Meta::default() };
+        Arc::new(PodView { meta, phase: phase.into(), ready: phase == "Running", stuck: None })
+    }
+
+    #[test]
+    fn a_missing_pod_is_created_and_an_ended_one_replaced() {
+        let pods = [pod("a-0", "Running"), pod("a-1", "Failed")];
+        let plan = plan(&set(&["a-0", "a-1", "a-2"]), pods.iter());
+        assert_eq!(
+            plan.actions,
+            [
+                PodAction::Replace { name: "a-1".into(), uid: "uid-a-1".into(), phase: "Failed".into() },
+                PodAction::Create { name: "a-2".into(), pod: Arc::from("{}") },
+            ]
+        );
+        assert_eq!((plan.status.pods, plan.status.ready_pods), (Some(3), Some(1)));
+    }
+
+    #[test]
+    fn a_pod_on_its_way_out_is_waited_for() {
+        let mut leaving = (*pod("a-0", "Running")).clone();
+        leaving.meta.deleting = true;
+        assert_eq!(plan(&set(&["a-0"]), [Arc::new(leaving)].iter()).actions, []);
+    }
+
+    #[test]
+    fn a_pod_set_that_is_being_deleted_makes_no_pods() {
+        let mut going = set(&["a-0"]);
+        going.meta.deleting = true;
+        assert_eq!(plan(&going, std::iter::empty()).actions, []);
+    }
+
+    #[test]
+    fn a_pod_that_is_not_listed_is_left_alone() {
+        assert_eq!(plan(&set(&[]), [pod("a-9", "Running")].iter()).actions, []);
+    }
+}

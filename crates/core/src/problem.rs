@@ -1,0 +1,401 @@
+//! Why something is not done: what a user wrote that cannot be carried out ([`Problem`]), and what Karst
+//! does otherwise than asked, or thinks worth a look ([`Notice`]).
+//!
+//! Each is a value with its data and one sentence. Conditions, events, logs and dry runs print that sentence.
+
+use crate::ids::NodeId;
+use crate::names::LONGEST_NAME;
+use crate::versions;
+
+/// Input that cannot be carried out. Nothing that runs is changed because of it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// A name of which no valid object name can be built.
+    #[error(
+        "metadata.name is '{name}': it becomes part of host names, so use lower-case letters, digits and '-', and start with a letter"
+    )]
+    BadName {
+        /// The name.
+        name: String,
+    },
+    /// A name that makes another name too long.
+    #[error("metadata.name is '{name}': '{made}', which is made of it, would be {length} characters long, and {max} are allowed; choose a name at least {excess} characters shorter", length = made.len(), max = LONGEST_NAME, excess = made.len() - LONGEST_NAME)]
+    NameTooLong {
+        /// The name.
+        name: String,
+        /// The object's name that is too long.
+        made: String,
+    },
+    /// A version that is not in the table.
+    #[error("spec.kafka.version is '{version}', which is not supported; supported are {list}", list = versions::supported_list())]
+    UnknownVersion {
+        /// What was asked for.
+        version: String,
+    },
+    /// A metadata version that this Kafka cannot run.
+    #[error(
+        "spec.kafka.metadataVersion is '{metadata}', which Kafka {kafka} cannot run; its newest is {newest}"
+    )]
+    UnknownMetadataVersion {
+        /// What was asked for.
+        metadata: String,
+        /// The Kafka version.
+        kafka: &'static str,
+        /// The newest metadata version of that Kafka version.
+        newest: &'static str,
+    },
+    /// Two listeners with one name.
+    #[error(
+        "spec.kafka.listeners[{index}].name is '{name}', which another listener has; give every listener a name of its own"
+    )]
+    ListenerNameTaken {
+        /// Position of the second listener.
+        index: usize,
+        /// The name.
+        name: String,
+    },
+    /// Two listeners on one port.
+    #[error(
+        "spec.kafka.listeners[{index}].port is {port}, which listener '{other}' has; give every listener a port of its own"
+    )]
+    ListenerPortTaken {
+        /// Position of the second listener.
+        index: usize,
+        /// The port.
+        port: i32,
+        /// The listener that has the port.
+        other: String,
+    },
+    /// A port that something else in the pod needs.
+    #[error(
+        "spec.kafka.listeners[{index}].port is {port}; ports must be from 9092 to 65535, and not 9404 or 9999, which are for metrics"
+    )]
+    ListenerPortReserved {
+        /// Position of the listener.
+        index: usize,
+        /// The port.
+        port: i32,
+    },
+    /// A listener name that cannot be part of a setting's name.
+    #[error("spec.kafka.listeners[{index}].name is '{name}'; use 1 to 11 lower-case letters and digits")]
+    ListenerName {
+        /// Position of the listener.
+        index: usize,
+        /// The name.
+        name: String,
+    },
+    /// Access control that Karst cannot enforce yet.
+    #[error(
+        "spec.kafka.authorization is set, and Karst does not enforce authorization yet; it does not run a cluster more open than you asked for, so remove the field to go on without"
+    )]
+    AuthorizationUnsupported,
+    /// A cluster without pools.
+    #[error(
+        "no KafkaNodePool with the label strimzi.io/cluster={cluster} exists; create at least one with the role controller and one with the role broker (a pool can have both)"
+    )]
+    NoPools {
+        /// The cluster.
+        cluster: String,
+    },
+    /// No node would vote.
+    #[error(
+        "no pool with the role controller has replicas; give a KafkaNodePool spec.roles with controller, and spec.replicas above 0"
+    )]
+    NoController,
+    /// No node would serve.
+    #[error(
+        "no pool with the role broker has replicas; give a KafkaNodePool spec.roles with broker, and spec.replicas above 0"
+    )]
+    NoBroker,
+    /// The virtual pool cannot be built.
+    #[error(
+        "spec.kafka.storage is missing; a cluster with spec.kafka.replicas and without node pools needs it (or use KafkaNodePool resources)"
+    )]
+    NoStorage,
+    /// A pool without roles.
+    #[error("spec.roles is empty; list controller, broker, or both")]
+    NoRoles,
+    /// Fewer than no replicas.
+    #[error("spec.replicas is {replicas}; it must be 0 or more")]
+    Replicas {
+        /// What was asked for.
+        replicas: i32,
+    },
+    /// Storage that cannot be used.
+    #[error("{field} {found}; {advice}")]
+    Storage {
+        /// Full path of the field.
+        field: String,
+        /// What is there.
+        found: String,
+        /// What would be right.
+        advice: String,
+    },
+    /// A resource quantity that cannot be used.
+    #[error("{field} is '{value}'; write a quantity such as 500m or 2Gi")]
+    Quantity {
+        /// Full path of the field.
+        field: String,
+        /// What is there.
+        value: String,
+    },
+    /// One id in two pools.
+    #[error(
+        "node id {node} is in status.nodeIds of the pools '{one}' and '{other}'; remove it from the one whose pod '{pod}' does not exist"
+    )]
+    NodeIdTwice {
+        /// The id.
+        node: NodeId,
+        /// A pool that has it.
+        one: String,
+        /// Another one.
+        other: String,
+        /// The pod of the second.
+        pod: String,
+    },
+    /// A pool that belongs to another cluster.
+    #[error(
+        "status.clusterId of pool '{pool}' is {found}, and the cluster's is {expected}: the pool belongs to another Kafka cluster; set its label strimzi.io/cluster back, or create a new pool"
+    )]
+    ForeignPool {
+        /// The pool.
+        pool: String,
+        /// The id it has.
+        found: String,
+        /// The id of this cluster.
+        expected: String,
+    },
+    /// Pools of a new Kafka resource that come from different clusters.
+    #[error(
+        "status.clusterId is missing, and the pools disagree about it ({found}); remove the pools that belong to another cluster"
+    )]
+    PoolsDisagree {
+        /// Each pool with its id.
+        found: String,
+    },
+    /// Disks whose cluster is not known any more.
+    #[error(
+        "the claims {claims} exist, but the status that says which cluster they belong to is gone; restore status.clusterId and status.initialControllers of this resource from a backup, or delete the claims to start empty"
+    )]
+    ClaimsWithoutStatus {
+        /// The claims.
+        claims: String,
+    },
+    /// A cluster that runs, but not with a quorum Karst formed.
+    #[error(
+        "the cluster has an id ({cluster_id}) but no status.initialControllers, and something of it exists ({found}); Karst changes nothing here, because it cannot tell how the quorum was formed"
+    )]
+    UnknownQuorum {
+        /// The cluster's id.
+        cluster_id: String,
+        /// What exists.
+        found: String,
+    },
+    /// The cluster's id is lost, though its quorum was formed.
+    #[error(
+        "status.clusterId is gone, though status.initialControllers is there, and no pool knows the id either; restore status.clusterId from a backup, or from cluster.id in meta.properties on any of the disks"
+    )]
+    ClusterIdGone,
+    /// The durable list of initial controllers cannot be read.
+    #[error(
+        "status.initialControllers cannot be read: '{entry}' is not of the form id@host:port:directoryId; restore it from a backup"
+    )]
+    InitialControllers {
+        /// The part that cannot be read.
+        entry: String,
+    },
+    /// Another operator runs this cluster.
+    #[error(
+        "{object} was made by '{manager}', so Karst leaves this cluster alone; taking over another operator's cluster is not possible yet"
+    )]
+    OtherOperator {
+        /// An object that shows it.
+        object: String,
+        /// Who made it.
+        manager: String,
+    },
+    /// A pool that is not valid, in a cluster that runs.
+    #[error("pool '{pool}': {why}")]
+    InvalidPool {
+        /// The pool.
+        pool: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Pools that are not valid stop the creation of the cluster.
+    #[error(
+        "the pools {pools} are not valid (each says why in its own status); nothing is created before they are"
+    )]
+    InvalidPools {
+        /// The pools.
+        pools: String,
+    },
+}
+
+impl Problem {
+    pub(crate) fn storage(field: &str, name: &str, found: &str, advice: &str) -> Self {
+        Self::Storage { field: format!("{field}.{name}"), found: found.to_owned(), advice: advice.to_owned() }
+    }
+
+    /// Does it go away by itself when the rest of the resources arrives?
+    pub fn is_waiting(&self) -> bool {
+        matches!(self, Self::NoPools { .. } | Self::NoController | Self::NoBroker)
+    }
+
+    /// The reason of the condition.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            missing if missing.is_waiting() => "PoolsMissing",
+            Self::OtherOperator { .. } => "OtherOperator",
+            Self::ClaimsWithoutStatus { .. }
+            | Self::UnknownQuorum { .. }
+            | Self::ClusterIdGone
+            | Self::InitialControllers { .. } => "IdentityUnknown",
+            Self::ForeignPool { .. } | Self::PoolsDisagree { .. } => "ClusterIdMismatch",
+            Self::AuthorizationUnsupported => "NotSupported",
+            _ => "InvalidResource",
+        }
+    }
+}
+
+/// Something a user should know, though the cluster goes on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Notice {
+    /// Fields that have no effect.
+    #[error("Karst keeps these fields but does not act on them yet: {}", fields.join(", "))]
+    FieldsIgnored {
+        /// The pool they are on, or `None` for the cluster.
+        pool: Option<String>,
+        /// Their paths.
+        fields: Vec<String>,
+    },
+    /// Settings that only the operator may make.
+    #[error("these settings of spec.kafka.config belong to Karst and are left out: {}", keys.join(", "))]
+    SettingsLeftOut {
+        /// The keys.
+        keys: Vec<String>,
+    },
+    /// A listener that is not served.
+    #[error("listener '{name}' is not served: {why}")]
+    ListenerLeftOut {
+        /// The listener.
+        name: String,
+        /// What is not supported.
+        why: String,
+    },
+    /// Pools that are not used.
+    #[error("the KafkaNodePool resources {} are not used, because spec.kafka.replicas is set and the annotation strimzi.io/node-pools is not 'enabled'", pools.join(", "))]
+    PoolsNotUsed {
+        /// The pools.
+        pools: Vec<String>,
+    },
+    /// A change of the controllers of a formed quorum.
+    #[error(
+        "pool '{pool}' asks for {wanted} controllers and keeps {kept}: the controllers of a running cluster cannot be changed yet"
+    )]
+    ControllersHeld {
+        /// The pool.
+        pool: String,
+        /// What was asked for.
+        wanted: i32,
+        /// What stays.
+        kept: usize,
+    },
+    /// Nodes that are to go.
+    #[error("pool '{pool}' asks for {wanted} nodes and keeps {kept}: removing nodes is not possible yet")]
+    ScaleDownHeld {
+        /// The pool.
+        pool: String,
+        /// What was asked for.
+        wanted: i32,
+        /// What stays.
+        kept: usize,
+    },
+    /// A change of roles.
+    #[error(
+        "pool '{pool}' keeps its roles ({kept}): changing the roles of running nodes is not possible yet"
+    )]
+    RolesHeld {
+        /// The pool.
+        pool: String,
+        /// The roles its nodes run with.
+        kept: String,
+    },
+    /// A change of storage.
+    #[error(
+        "pool '{pool}' keeps the storage its nodes run with: changing the storage of running nodes is not possible yet"
+    )]
+    StorageHeld {
+        /// The pool.
+        pool: String,
+    },
+    /// A pool whose resource was deleted.
+    #[error(
+        "the pool of StrimziPodSet '{pod_set}' does not exist any more; its nodes stay, because removing nodes is not possible yet"
+    )]
+    PoolGone {
+        /// Its pod set.
+        pod_set: String,
+    },
+    /// Nodes that run with old settings.
+    #[error("these pods run with older settings than asked for, and take the new ones when they restart (Karst does not restart them by itself yet): {}", pods.join(", "))]
+    PodsOutdated {
+        /// The pods.
+        pods: Vec<String>,
+    },
+    /// Controllers in a number that buys nothing.
+    #[error("{count} controllers survive the loss of {survives}, no more than {fewer} would; use an odd number, 3 or 5", survives = (count - 1) / 2, fewer = count - 1)]
+    EvenControllers {
+        /// How many there are.
+        count: usize,
+    },
+    /// Settings that make data easy to lose.
+    #[error(
+        "spec.kafka.config has no {key}, so topics get Kafka's default of 1 in a cluster of {brokers} brokers; set it (3 brokers: default.replication.factor 3, min.insync.replicas 2)"
+    )]
+    ReplicationUnset {
+        /// The key.
+        key: &'static str,
+        /// How many brokers there are.
+        brokers: usize,
+    },
+    /// A single node without a disk that lasts.
+    #[error("the only {role} has ephemeral storage: everything is lost when its pod goes")]
+    SingleEphemeral {
+        /// The role.
+        role: &'static str,
+    },
+}
+
+impl Notice {
+    /// The reason of the condition.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::FieldsIgnored { .. } => "NotSupportedYet",
+            Self::SettingsLeftOut { .. } => "ForbiddenSettings",
+            Self::ListenerLeftOut { .. } => "ListenerNotServed",
+            Self::PoolsNotUsed { .. } => "PoolsNotUsed",
+            Self::ControllersHeld { .. } | Self::ScaleDownHeld { .. } | Self::RolesHeld { .. } => {
+                "ChangeHeld"
+            }
+            Self::StorageHeld { .. } | Self::SingleEphemeral { .. } => "KafkaStorage",
+            Self::PoolGone { .. } => "PoolGone",
+            Self::PodsOutdated { .. } => "PodsOutdated",
+            Self::EvenControllers { .. } => "KafkaKRaftControllerNodeCount",
+            Self::ReplicationUnset { key: "min.insync.replicas", .. } => "KafkaMinInsyncReplicas",
+            Self::ReplicationUnset { .. } => "KafkaDefaultReplicationFactor",
+        }
+    }
+
+    /// The pool it is about, when it is about one.
+    pub fn pool(&self) -> Option<&str> {
+        match self {
+            Self::ControllersHeld { pool, .. }
+            | Self::ScaleDownHeld { pool, .. }
+            | Self::RolesHeld { pool, .. }
+            | Self::StorageHeld { pool } => Some(pool),
+            Self::FieldsIgnored { pool, .. } => pool.as_deref(),
+            _ => None,
+        }
+    }
+}

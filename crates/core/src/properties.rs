@@ -1,0 +1,95 @@
+//! Writing Java `.properties` so that no key or value can become another line.
+
+use std::fmt::Write as _;
+
+/// Settings in the order they are written. A key stands once: the last value wins.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Properties {
+    entries: Vec<(String, String)>,
+}
+
+impl Properties {
+    /// Sets a key.
+    pub fn set(&mut self, key: impl Into<String>, value: impl Into<String>) {
+        let (key, value) = (key.into(), value.into());
+        match self.entries.iter_mut().find(|(known, _)| *known == key) {
+            Some(entry) => entry.1 = value,
+            None => self.entries.push((key, value)),
+        }
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.entries.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+    }
+
+    /// The keys and values, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.entries.iter().map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// The file's text.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        for (key, value) in self.iter() {
+            escape(&mut text, key, true);
+            text.push('=');
+            escape(&mut text, value, false);
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// Java's reader ends a key at the first `=`, `:` or white space, trims leading white space of a value, and
+/// takes `\` as an escape everywhere; a line that starts with `#` or `!` is a comment.
+fn escape(out: &mut String, text: &str, is_key: bool) {
+    for (index, c) in text.chars().enumerate() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            ' ' if is_key || index == 0 => out.push_str("\\ "),
+            '=' | ':' | '#' | '!' if is_key => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if c.is_control() || !c.is_ascii() => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
+            c => out.push(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_cannot_start_another_line() {
+        let mut properties = Properties::default();
+        properties.set("log.retention.hours", "1\nnode.id=7");
+        assert_eq!(properties.render(), "log.retention.hours=1\\nnode.id=7\n");
+    }
+
+    #[test]
+    fn a_key_cannot_hide_a_separator_or_an_escape() {
+        let mut properties = Properties::default();
+        properties.set("a=b:c d", " x");
+        properties.set("\\u006eode.id", "7");
+        assert_eq!(properties.render(), "a\\=b\\:c\\ d=\\ x\n\\\\u006eode.id=7\n");
+    }
+
+    #[test]
+    fn a_key_stands_once_and_the_last_value_wins() {
+        let mut properties = Properties::default();
+        properties.set("a", "1");
+        properties.set("b", "2");
+        properties.set("a", "3");
+        assert_eq!(properties.render(), "a=3\nb=2\n");
+    }
+}

@@ -1,0 +1,196 @@
+//! How the controller quorum is formed: the list of initial controllers, and how each node formats its disks.
+//!
+//! Both are matters of data safety. A list that changed would form two quorums; a controller that formats an
+//! empty disk as an initial one after it once voted has forgotten its votes, and can help elect a leader that
+//! lacks committed metadata.
+
+use std::fmt;
+
+use crate::ids::{DirectoryId, Entropy, NodeId};
+use crate::problem::Problem;
+use crate::world::KafkaView;
+
+/// The port on which controllers talk to each other and to brokers.
+pub const CONTROLLER_PORT: u16 = 9090;
+
+/// One controller of those that form the quorum.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InitialController {
+    /// Its node.
+    pub node: NodeId,
+    /// Its host name.
+    pub host: String,
+    /// The identity its disk is formatted with.
+    pub directory: DirectoryId,
+}
+
+/// The controllers that form the quorum of a new cluster: written once, before the first pod, never changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InitialControllers(Vec<InitialController>);
+
+impl InitialControllers {
+    /// A new list, with a fresh directory id for each controller.
+    pub fn form(controllers: impl IntoIterator<Item = (NodeId, String)>, entropy: &Entropy) -> Self {
+        let mut list: Vec<_> = controllers
+            .into_iter()
+            .map(|(node, host)| InitialController { node, host, directory: entropy.directory_id(node) })
+            .collect();
+        list.sort_by_key(|controller| controller.node);
+        Self(list)
+    }
+
+    /// Reads the list from the status.
+    pub fn parse(text: &str) -> Result<Self, Problem> {
+        text.split(',').map(parse_entry).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The addresses by which every node finds the quorum.
+    pub fn bootstrap_servers(&self) -> String {
+        let addresses = self.0.iter().map(|controller| format!("{}:{CONTROLLER_PORT}", controller.host));
+        addresses.collect::<Vec<_>>().join(",")
+    }
+
+    /// The hosts of the controllers.
+    pub fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|controller| controller.host.as_str())
+    }
+
+    /// The entry of a node.
+    pub fn get(&self, node: NodeId) -> Option<&InitialController> {
+        self.0.iter().find(|controller| controller.node == node)
+    }
+}
+
+impl fmt::Display for InitialControllers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, controller) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            let InitialController { node, host, directory } = controller;
+            write!(f, "{comma}{node}@{host}:{CONTROLLER_PORT}:{directory}")?;
+        }
+        Ok(())
+    }
+}
+
+fn parse_entry(entry: &str) -> Result<InitialController, Problem> {
+    let parsed = || {
+        let (node, rest) = entry.split_once('@')?;
+        let (address, directory) = rest.rsplit_once(':')?;
+        let (host, port) = address.rsplit_once(':')?;
+        port.parse::<u16>().ok().filter(|port| *port == CONTROLLER_PORT)?;
+        Some(InitialController {
+            node: NodeId(node.parse().ok()?),
+            host: host.to_owned(),
+            directory: directory.parse().ok()?,
+        })
+    };
+    parsed().ok_or_else(|| Problem::InitialControllers { entry: entry.to_owned() })
+}
+
+/// How a node formats a disk that is empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StorageFormat {
+    /// As one of those that form the quorum.
+    Initial,
+    /// As one that joins a quorum that exists.
+    Join,
+}
+
+impl StorageFormat {
+    /// As the launcher reads it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Initial => "initial",
+            Self::Join => "join",
+        }
+    }
+}
+
+/// How a node is to format empty disks from now on.
+///
+/// An initial controller formats as such only until its disk was seen taking part in the quorum. From then
+/// on an empty disk means that one was lost, and its successor must not vote under the same identity. There is
+/// no way back: once `running` (what the node's ConfigMap says) is join, it stays so. When the ConfigMap is gone,
+/// the node forms a quorum only if the cluster never worked before.
+pub fn storage_format(
+    node: NodeId,
+    initial: &InitialControllers,
+    running: Option<&str>,
+    worked_before: bool,
+    kafka: Option<&KafkaView>,
+) -> StorageFormat {
+    let Some(controller) = initial.get(node) else { return StorageFormat::Join };
+    match running {
+        Some(running) if running == StorageFormat::Initial.as_str() => {}
+        None if !worked_before => {}
+        _ => return StorageFormat::Join,
+    }
+    let took_part = kafka.is_some_and(|kafka| {
+        kafka.voters.iter().any(|voter| {
+            voter.node == node && voter.directory == Some(controller.directory) && voter.takes_part
+        })
+    });
+    if took_part { StorageFormat::Join } else { StorageFormat::Initial }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::Replica;
+
+    fn two() -> InitialControllers {
+        let hosts = [(NodeId(4), "b".to_owned()), (NodeId(3), "a".to_owned())];
+        InitialControllers::form(hosts, &Entropy([9; 32]))
+    }
+
+    fn kafka(voters: Vec<Replica>) -> KafkaView {
+        KafkaView { voters, metadata_level: None }
+    }
+
+    #[test]
+    fn the_list_is_sorted_and_survives_its_text() {
+        let list = two();
+        assert!(list.to_string().starts_with("3@a:9090:"), "{list}");
+        assert_eq!(InitialControllers::parse(&list.to_string()), Ok(list));
+    }
+
+    #[test]
+    fn the_format_of_the_proposal_is_read() {
+        let text = "3@my-cluster-controller-3.my-cluster-kafka-brokers.myproject.svc.cluster.local:9090:r9VGTiw2QUCoDUadCt6q2g";
+        let list = InitialControllers::parse(text).unwrap();
+        assert_eq!(list.to_string(), text);
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_read_names_the_part() {
+        for text in ["", "3@a:9090", "x@a:9090:r9VGTiw2QUCoDUadCt6q2g", "3@a:9090:AAAAAAAAAAAAAAAAAAAAAA"] {
+            let problem = InitialControllers::parse(text).unwrap_err();
+            assert_eq!(problem, Problem::InitialControllers { entry: text.to_owned() });
+        }
+    }
+
+    #[test]
+    fn an_initial_controller_formats_as_such_until_its_disk_takes_part() {
+        let list = two();
+        let directory = list.get(NodeId(3)).map(|controller| controller.directory);
+        let seen = |directory, takes_part| {
+            let voters = vec![Replica { node: NodeId(3), directory, takes_part }];
+            storage_format(NodeId(3), &list, Some("initial"), true, Some(&kafka(voters)))
+        };
+        assert_eq!(storage_format(NodeId(3), &list, None, false, None), StorageFormat::Initial);
+        assert_eq!(seen(directory, false), StorageFormat::Initial);
+        assert_eq!(seen(Some(Entropy([8; 32]).directory_id(NodeId(3))), true), StorageFormat::Initial);
+        assert_eq!(seen(directory, true), StorageFormat::Join);
+    }
+
+    #[test]
+    fn what_joined_once_never_forms_a_quorum_again() {
+        assert_eq!(storage_format(NodeId(3), &two(), Some("join"), false, None), StorageFormat::Join);
+        assert_eq!(storage_format(NodeId(7), &two(), None, false, None), StorageFormat::Join);
+    }
+
+    #[test]
+    fn a_lost_config_map_of_a_cluster_that_worked_does_not_make_its_node_form_a_quorum() {
+        assert_eq!(storage_format(NodeId(3), &two(), None, true, None), StorageFormat::Join);
+    }
+}

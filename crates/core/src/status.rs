@@ -1,0 +1,291 @@
+//! What users are told: the status of the cluster and of its pools.
+//!
+//! A status is written only when it says something else than before. The durable facts (`clusterId`,
+//! `initialControllers`, `nodeIds`) are never part of it: they are written on their own, under a precondition.
+
+use k8s_openapi::jiff::Timestamp;
+use karst_api as api;
+use serde::Serialize;
+
+use crate::cluster::Cluster;
+use crate::names::{ClusterKey, KAFKA_VERSION_ANNOTATION};
+use crate::problem::{Notice, Problem};
+use crate::versions;
+use crate::world::{KafkaAnswer, World};
+
+/// How far a cluster or a pool is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// As it was asked for.
+    Ready,
+    /// On its way; says what it waits for.
+    Underway {
+        /// Reason of the condition.
+        reason: &'static str,
+        /// What is missing.
+        message: String,
+    },
+    /// Not to be carried out.
+    Refused(Vec<Problem>),
+    /// Left alone, as the user asked.
+    Paused,
+}
+
+impl Progress {
+    /// What problems mean: pools that are not there yet are waited for, everything else is refused.
+    pub fn held_by(problems: &[Problem]) -> Self {
+        match problems {
+            [missing, ..] if problems.iter().all(Problem::is_waiting) => {
+                Self::Underway { reason: missing.reason(), message: sentences(problems) }
+            }
+            _ => Self::Refused(problems.to_vec()),
+        }
+    }
+
+    /// Was this generation dealt with, one way or the other?
+    fn is_settled(&self) -> bool {
+        matches!(self, Self::Ready | Self::Refused(_))
+    }
+
+    fn conditions(&self) -> Vec<api::Condition> {
+        match self {
+            Self::Ready => vec![condition("Ready", true, None)],
+            Self::Paused => vec![condition("ReconciliationPaused", true, None)],
+            Self::Underway { reason, message } => not_ready(reason, message),
+            Self::Refused(problems) => {
+                let reason = problems.first().map_or("InvalidResource", Problem::reason);
+                not_ready(reason, &sentences(problems))
+            }
+        }
+    }
+}
+
+fn sentences(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Strimzi's tools look for `NotReady`, Kubernetes' for `Ready`: both are served.
+fn not_ready(reason: &str, message: &str) -> Vec<api::Condition> {
+    let why = Some((reason, message));
+    vec![condition("Ready", false, why), condition("NotReady", true, why)]
+}
+
+fn condition(type_: &str, status: bool, why: Option<(&str, &str)>) -> api::Condition {
+    api::Condition {
+        type_: Some(type_.to_owned()),
+        status: Some(if status { "True" } else { "False" }.to_owned()),
+        last_transition_time: None,
+        reason: why.map(|(reason, _)| reason.to_owned()),
+        message: why.map(|(_, message)| message.to_owned()),
+    }
+}
+
+fn warning(notice: &Notice) -> api::Condition {
+    condition("Warning", true, Some((notice.reason(), &notice.to_string())))
+}
+
+/// Gives each condition the time since when it holds: the old one's, if there was one like it.
+fn since(
+    mut conditions: Vec<api::Condition>,
+    old: Option<&Vec<api::Condition>>,
+    now: Timestamp,
+) -> Vec<api::Condition> {
+    let seconds = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    for condition in &mut conditions {
+        let same = |other: &&api::Condition| {
+            other.type_ == condition.type_
+                && other.status == condition.status
+                && (condition.type_.as_deref() != Some("Warning") || other.message == condition.message)
+        };
+        let known = old.into_iter().flatten().find(same).and_then(|other| other.last_transition_time.clone());
+        condition.last_transition_time = Some(known.unwrap_or_else(|| seconds.to_string()));
+    }
+    conditions
+}
+
+/// How far the nodes are.
+pub fn progress(world: &World, cluster: &Cluster) -> Progress {
+    let mut waiting = Vec::new();
+    let mut total = 0;
+    for node in cluster.nodes() {
+        total += 1;
+        let name = cluster.pod_name(node);
+        match world.pods.get(&name) {
+            Some(pod) if pod.is_serving() => {}
+            Some(pod) => waiting.push(match &pod.stuck {
+                Some(why) => format!("{name} ({why})"),
+                None => name,
+            }),
+            None => waiting.push(name),
+        }
+    }
+    if waiting.is_empty() {
+        return Progress::Ready;
+    }
+    let reason = match world.kafka.status.as_ref().and_then(|status| status.kafka_version.as_ref()) {
+        Some(_) => "NodesNotReady",
+        None => "Creating",
+    };
+    let message =
+        format!("{} of {total} nodes are ready; waiting for {}", total - waiting.len(), waiting.join(", "));
+    Progress::Underway { reason, message }
+}
+
+/// Pods that run another version of themselves than the one that is asked for.
+pub fn outdated(world: &World) -> Option<Notice> {
+    let wanted = |pod: &str| world.pod_sets.values().find_map(|set| set.pods.get(pod));
+    let pods: Vec<_> = world
+        .pods
+        .iter()
+        .filter(|(name, pod)| wanted(name).is_some_and(|wanted| !pod.is_current(wanted)))
+        .map(|(name, _)| name.clone())
+        .collect();
+    (!pods.is_empty()).then_some(Notice::PodsOutdated { pods })
+}
+
+/// Do all nodes run this version?
+fn all_run(world: &World, cluster: &Cluster) -> bool {
+    cluster.nodes().all(|node| {
+        world.pods.get(&cluster.pod_name(node)).is_some_and(|pod| {
+            pod.is_serving()
+                && pod
+                    .meta
+                    .annotations
+                    .get(KAFKA_VERSION_ANNOTATION)
+                    .is_some_and(|runs| runs == cluster.version.version)
+        })
+    })
+}
+
+/// The new status of the cluster.
+pub fn of_kafka(
+    world: &World,
+    cluster: Option<&Cluster>,
+    progress: &Progress,
+    notices: &[Notice],
+) -> api::KafkaStatus {
+    let mut status = world.kafka.status.clone().unwrap_or_default();
+    let mut conditions = progress.conditions();
+    conditions.extend(
+        notices.iter().filter(|notice| notice.pool().is_none() || world_has_no(world, notice)).map(warning),
+    );
+    status.conditions = Some(since(conditions, status.conditions.as_ref(), world.now));
+    if progress.is_settled() {
+        status.observed_generation = world.kafka.metadata.generation;
+    }
+    if let Some(cluster) = cluster {
+        let pools: Vec<_> =
+            cluster.pools.iter().map(|pool| api::UsedNodePool { name: Some(pool.name.clone()) }).collect();
+        status.kafka_node_pools = Some(pools.clone());
+        status.node_pools = Some(pools);
+        status.listeners = Some(listeners(cluster));
+        if all_run(world, cluster) {
+            status.kafka_version = Some(cluster.version.version.to_owned());
+        }
+    }
+    if let KafkaAnswer::Answered(kafka) = &world.answer
+        && let Some(level) = kafka.metadata_level
+    {
+        status.kafka_metadata_version = Some(versions::metadata_name(level));
+    }
+    if *progress == Progress::Ready {
+        status.operator_last_successful_version = Some(world.settings.operator_version.clone());
+    }
+    status
+}
+
+/// Notices of a pool stand on the pool; those of the virtual pool have only the cluster to stand on.
+fn world_has_no(world: &World, notice: &Notice) -> bool {
+    notice.pool().is_some_and(|pool| !world.pools.contains_key(pool))
+}
+
+fn listeners(cluster: &Cluster) -> Vec<api::ListenerStatus> {
+    let host = format!("{}.{}.svc", cluster.key.bootstrap_service(), cluster.key.namespace);
+    cluster
+        .listeners
+        .iter()
+        .map(|listener| api::ListenerStatus {
+            name: Some(listener.name.clone()),
+            addresses: Some(vec![api::ListenerAddress {
+                host: Some(host.clone()),
+                port: Some(i32::from(listener.port)),
+            }]),
+            bootstrap_servers: Some(format!("{host}:{}", listener.port)),
+            certificates: None,
+        })
+        .collect()
+}
+
+/// The new status of a pool.
+pub fn of_pool(
+    key: &ClusterKey,
+    now: Timestamp,
+    name: &str,
+    pool: &api::KafkaNodePool,
+    progress: &Progress,
+    notices: &[Notice],
+) -> api::KafkaNodePoolStatus {
+    let mut status = pool.status.clone().unwrap_or_default();
+    let mut conditions = progress.conditions();
+    conditions.extend(notices.iter().filter(|notice| notice.pool() == Some(name)).map(warning));
+    status.conditions = Some(since(conditions, status.conditions.as_ref(), now));
+    if progress.is_settled() {
+        status.observed_generation = pool.metadata.generation;
+    }
+    if let Some(ids) = &status.node_ids {
+        status.replicas = i32::try_from(ids.len()).ok();
+        status.label_selector = Some(key.pool_selector_text(name));
+    }
+    status
+}
+
+/// A merge patch that makes `old` into `new`, without the durable facts; `None` when they say the same.
+pub fn patch<S: Serialize>(
+    old: Option<&S>,
+    new: &S,
+    facts: &[&str],
+) -> Result<Option<serde_json::Value>, serde_json::Error> {
+    let fields = |status: serde_json::Value| match status {
+        serde_json::Value::Object(fields) => fields,
+        _ => serde_json::Map::new(),
+    };
+    let old = fields(old.map(serde_json::to_value).transpose()?.unwrap_or_default());
+    let mut changed = fields(serde_json::to_value(new)?);
+    let removed: Vec<_> = old.keys().filter(|key| !changed.contains_key(*key)).cloned().collect();
+    changed.retain(|key, value| old.get(key) != Some(value));
+    changed.extend(removed.into_iter().map(|key| (key, serde_json::Value::Null)));
+    changed.retain(|key, _| !facts.contains(&key.as_str()));
+    Ok((!changed.is_empty()).then(|| serde_json::json!({ "status": changed })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn the_time_of_a_condition_moves_only_when_it_changes() {
+        let first = since(not_ready("Creating", "1 of 3"), None, at(100));
+        let later = since(not_ready("Creating", "2 of 3"), Some(&first), at(200));
+        assert_eq!(later[0].last_transition_time, first[0].last_transition_time);
+        let ready = since(Progress::Ready.conditions(), Some(&later), at(300));
+        assert_eq!(ready[0].last_transition_time.as_deref(), Some("1970-01-01T00:05:00Z"));
+    }
+
+    #[test]
+    fn a_status_that_says_the_same_is_not_written() {
+        let status = api::KafkaStatus { kafka_version: Some("4.1.1".into()), ..Default::default() };
+        assert_eq!(patch(Some(&status), &status, &[]).unwrap(), None);
+    }
+
+    #[test]
+    fn a_patch_never_holds_durable_facts() {
+        let old = api::KafkaStatus { cluster_id: Some("a".into()), ..Default::default() };
+        let new = api::KafkaStatus { kafka_version: Some("4.1.1".into()), ..Default::default() };
+        let patch = patch(Some(&old), &new, &["clusterId"]).unwrap();
+        assert_eq!(patch, Some(serde_json::json!({"status": {"kafkaVersion": "4.1.1"}})));
+    }
+}

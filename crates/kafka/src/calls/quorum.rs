@@ -1,0 +1,68 @@
+//! DescribeQuorum: the voters and observers of the metadata log. Only the leader answers it.
+
+use kafka_protocol::messages::describe_quorum_request::{
+    PartitionData as AskedPartition, TopicData as AskedTopic,
+};
+use kafka_protocol::messages::describe_quorum_response::{self as wire, PartitionData};
+use kafka_protocol::messages::{DescribeQuorumRequest, DescribeQuorumResponse, TopicName};
+use kafka_protocol::protocol::StrBytes;
+
+use super::{Call, Context};
+use crate::error::{Api, Error, Versions};
+use crate::{DirectoryId, NodeId, Quorum, ReplicaState};
+
+const METADATA_TOPIC: &str = "__cluster_metadata";
+
+#[derive(Debug)]
+pub(crate) struct DescribeQuorum;
+
+impl Call for DescribeQuorum {
+    const API: Api = Api::DescribeQuorum;
+    const VERSIONS: Versions = Versions::new(0, 2);
+    type Request = DescribeQuorumRequest;
+    type Answer = Quorum;
+
+    fn request(&self, _version: i16) -> DescribeQuorumRequest {
+        let partition = AskedPartition::default().with_partition_index(0);
+        let topic = AskedTopic::default()
+            .with_topic_name(TopicName(StrBytes::from_static_str(METADATA_TOPIC)))
+            .with_partitions(vec![partition]);
+        DescribeQuorumRequest::default().with_topics(vec![topic])
+    }
+
+    fn answer(&self, response: DescribeQuorumResponse, context: &Context<'_>) -> Result<Quorum, Error> {
+        context.check(response.error_code, response.error_message.as_ref())?;
+        let partition = metadata_partition(&response)
+            .ok_or_else(|| context.malformed("it does not speak of the metadata log"))?;
+        context.check(partition.error_code, partition.error_message.as_ref())?;
+        let leader = NodeId::known(partition.leader_id.0)
+            .ok_or_else(|| Error::NoLeader { endpoint: context.endpoint.clone() })?;
+        Ok(Quorum {
+            leader,
+            leader_epoch: partition.leader_epoch,
+            high_watermark: partition.high_watermark,
+            voters: partition.current_voters.iter().map(replica).collect(),
+            observers: partition.observers.iter().map(replica).collect(),
+        })
+    }
+}
+
+fn metadata_partition(response: &DescribeQuorumResponse) -> Option<&PartitionData> {
+    let topic = response.topics.iter().find(|topic| topic.topic_name.0.as_str() == METADATA_TOPIC)?;
+    topic.partitions.iter().find(|partition| partition.partition_index == 0)
+}
+
+fn replica(state: &wire::ReplicaState) -> ReplicaState {
+    ReplicaState {
+        id: NodeId(state.replica_id.0),
+        directory: DirectoryId::from_uuid(state.replica_directory_id),
+        log_end_offset: state.log_end_offset,
+        last_fetch: known_time(state.last_fetch_timestamp),
+        last_caught_up: known_time(state.last_caught_up_timestamp),
+    }
+}
+
+/// Kafka writes "not known" as -1.
+fn known_time(millis: i64) -> Option<i64> {
+    (millis >= 0).then_some(millis)
+}

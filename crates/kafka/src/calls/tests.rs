@@ -1,0 +1,261 @@
+//! What real nodes answered is read for what it says; what no real node would answer is refused without harm.
+
+use bytes::{Buf as _, Bytes};
+use proptest::prelude::*;
+
+use super::*;
+use crate::wire::decode_response;
+use crate::{
+    ClusterDescription, ConfigResource, ConfigSource, LevelRange, NodeId, Quorum, TopicMetadata,
+    TopicSelection,
+};
+
+macro_rules! frame {
+    ($name:literal) => {
+        include_bytes!(concat!("../../tests/frames/", $name)).as_slice()
+    };
+}
+
+/// Reads a message as `call` would, taking its own word for the correlation id.
+fn read<C: Call>(call: &C, version: i16, message: &[u8]) -> Result<C::Answer, String> {
+    let endpoint = Endpoint::new("node", 9092);
+    let context = Context { endpoint: &endpoint, api: C::API, version };
+    let correlation_id = message.get(..4).map_or(0, |mut id| id.get_i32());
+    let response = decode_response::<C::Request>(Bytes::copy_from_slice(message), version, correlation_id)?;
+    call.answer(response, &context).map_err(|error| error.to_string())
+}
+
+fn topics() -> DescribeTopics {
+    DescribeTopics(TopicSelection::All)
+}
+
+fn orders_config() -> DescribeConfigs {
+    DescribeConfigs(ConfigResource::Topic("orders".to_owned()))
+}
+
+fn states(cluster: &ClusterDescription) -> Vec<(i32, String, bool)> {
+    let mut states: Vec<_> = cluster
+        .brokers
+        .iter()
+        .map(|broker| (broker.id.0, broker.endpoint.to_string(), broker.fenced))
+        .collect();
+    states.sort();
+    states
+}
+
+#[test]
+fn a_killed_broker_is_listed_as_fenced_by_kafka_4() {
+    let cluster = read(&DescribeBrokers, 2, frame!("4.1.1/describe-cluster-v2.bin")).unwrap();
+    assert!(cluster.fenced_known);
+    assert_eq!(cluster.cluster_id, "4L6g3nShT-eMCtK--X86sw");
+    assert_eq!(
+        states(&cluster),
+        [(3, "localhost:29093".to_owned(), false), (4, "localhost:29094".to_owned(), true)]
+    );
+}
+
+#[test]
+fn kafka_3_9_does_not_speak_of_fenced_brokers() {
+    let cluster = read(&DescribeBrokers, 1, frame!("3.9.1/describe-cluster-v1.bin")).unwrap();
+    assert!(!cluster.fenced_known);
+    assert_eq!(
+        states(&cluster),
+        [(3, "localhost:29193".to_owned(), false), (4, "localhost:29194".to_owned(), false)]
+    );
+}
+
+#[test]
+fn a_controller_names_the_leader_and_where_it_listens() {
+    for (version, port, message) in [
+        (2, 29090, frame!("4.1.1/describe-controllers-v2.bin")),
+        (1, 29190, frame!("3.9.1/describe-controllers-v1.bin")),
+    ] {
+        let cluster = read(&DescribeControllers, version, message).unwrap();
+        assert_eq!(cluster.leader, Some(NodeId(0)));
+        assert_eq!(cluster.controllers.len(), 3);
+        assert_eq!(read(&FindLeader, version, message).unwrap(), Endpoint::new("localhost", port));
+        assert_eq!(
+            read(&FindController(NodeId(2)), version, message).unwrap(),
+            Endpoint::new("localhost", port + 2)
+        );
+        assert_eq!(
+            read(&FindController(NodeId(7)), version, message).unwrap_err(),
+            "node 7 is not among those that node:9092 lists"
+        );
+    }
+}
+
+fn directories(quorum: &Quorum) -> Vec<(i32, String)> {
+    quorum.voters.iter().map(|voter| (voter.id.0, voter.directory.unwrap().to_string())).collect()
+}
+
+#[test]
+fn the_voters_of_a_dynamic_quorum_have_the_directories_they_were_formatted_with() {
+    for message in [frame!("4.1.1/describe-quorum-v2.bin"), frame!("3.9.1/describe-quorum-v2.bin")] {
+        let quorum = read(&DescribeQuorum, 2, message).unwrap();
+        assert_eq!((quorum.leader, quorum.leader_epoch), (NodeId(0), 1));
+        assert_eq!(
+            directories(&quorum),
+            [
+                (0, "3Db5QLSqSZieL3rJBUUegA".to_owned()),
+                (1, "L3QjC3x4T8eQ2fD1kqf2Cw".to_owned()),
+                (2, "Zm9vYmFyYmF6cXV4MTIzNA".to_owned()),
+            ]
+        );
+        assert_eq!(quorum.observers.len(), 2, "the brokers");
+        assert!(quorum.voters.iter().all(|voter| voter.log_end_offset == quorum.high_watermark));
+        assert!(
+            quorum.voters.iter().all(|voter| voter.last_fetch.is_some() && voter.last_caught_up.is_some())
+        );
+    }
+}
+
+fn check_topics(metadata: &TopicMetadata, in_sync: &[i32]) {
+    let orders = metadata.topics.iter().find(|topic| topic.name == "orders").unwrap();
+    assert_eq!((orders.error, orders.internal, orders.partitions.len()), (None, false, 2));
+    assert!(orders.id.is_some());
+    for partition in &orders.partitions {
+        assert_eq!(partition.replicas.len(), 2);
+        let mut isr: Vec<i32> = partition.isr.iter().map(|id| id.0).collect();
+        isr.sort_unstable();
+        assert_eq!(isr, in_sync);
+        assert!(partition.isr.contains(&partition.leader.unwrap()));
+    }
+    let missing = metadata.topics.iter().find(|topic| topic.name == "nosuch").unwrap();
+    assert_eq!((missing.error, missing.id), (Some(ErrorCode::UnknownTopicOrPartition), None));
+}
+
+#[test]
+fn topics_tell_who_is_in_sync_and_which_do_not_exist() {
+    check_topics(&read(&topics(), 13, frame!("4.1.1/metadata-v13.bin")).unwrap(), &[3]);
+    check_topics(&read(&topics(), 12, frame!("3.9.1/metadata-v12.bin")).unwrap(), &[3, 4]);
+}
+
+#[test]
+fn the_configuration_of_a_topic_says_where_each_value_comes_from() {
+    let entries = read(&orders_config(), 4, frame!("4.1.1/describe-configs-v4.bin")).unwrap();
+    assert_eq!(entries.len(), 33);
+    let min_isr = entries.iter().find(|entry| entry.name == "min.insync.replicas").unwrap();
+    assert_eq!(min_isr.value.as_deref(), Some("1"));
+    assert!(!min_isr.sensitive);
+    assert!(
+        entries.iter().all(|entry| !matches!(entry.source, ConfigSource::Other(_))),
+        "every source of a real answer has a name"
+    );
+    let another = DescribeConfigs(ConfigResource::Topic("invoices".to_owned()));
+    assert!(read(&another, 4, frame!("4.1.1/describe-configs-v4.bin")).is_err(), "not the topic asked for");
+}
+
+#[test]
+fn features_tell_a_dynamic_quorum_and_the_metadata_version() {
+    let features = read(&ApiVersionsCall, 4, frame!("4.1.1/api-versions-v4.bin")).unwrap();
+    assert_eq!(features.supported["metadata.version"], LevelRange { min: 7, max: 27 });
+    assert_eq!(features.supported["kraft.version"], LevelRange { min: 0, max: 1 });
+    assert_eq!((features.finalized["metadata.version"], features.finalized["kraft.version"]), (27, 1));
+    assert!(features.epoch.is_some());
+
+    let older = read(&ApiVersionsCall, 4, frame!("3.9.1/api-versions-v4.bin")).unwrap();
+    assert_eq!((older.finalized["metadata.version"], older.finalized["kraft.version"]), (21, 1));
+}
+
+/// A real answer, and how it is read.
+struct Sample {
+    message: &'static [u8],
+    read: fn(&[u8]) -> Result<(), String>,
+}
+
+/// Every question once, so that damage can be done to the answer.
+const SAMPLES: [Sample; 6] = [
+    Sample {
+        message: frame!("4.1.1/api-versions-v4.bin"),
+        read: |message| read(&ApiVersionsCall, 4, message).map(drop),
+    },
+    Sample {
+        message: frame!("4.1.1/describe-cluster-v2.bin"),
+        read: |message| read(&DescribeBrokers, 2, message).map(drop),
+    },
+    Sample {
+        message: frame!("4.1.1/describe-controllers-v2.bin"),
+        read: |message| read(&DescribeControllers, 2, message).map(drop),
+    },
+    Sample {
+        message: frame!("4.1.1/describe-quorum-v2.bin"),
+        read: |message| read(&DescribeQuorum, 2, message).map(drop),
+    },
+    Sample {
+        message: frame!("4.1.1/metadata-v13.bin"),
+        read: |message| read(&topics(), 13, message).map(drop),
+    },
+    Sample {
+        message: frame!("4.1.1/describe-configs-v4.bin"),
+        read: |message| read(&orders_config(), 4, message).map(drop),
+    },
+];
+
+/// A varint of four billion, the worst count there is.
+const FOUR_BILLION: [u8; 5] = [0xff, 0xff, 0xff, 0xff, 0x0f];
+
+#[test]
+fn an_answer_cut_short_anywhere_is_refused() {
+    for Sample { message, read } in SAMPLES {
+        read(message).unwrap();
+        for end in 0..message.len() {
+            assert!(read(&message[..end]).is_err(), "{end} of {} bytes", message.len());
+        }
+    }
+}
+
+#[test]
+fn an_answer_with_bytes_left_over_is_refused() {
+    for Sample { message, read } in SAMPLES {
+        let complaint = read(&[message, &[0]].concat()).unwrap_err();
+        assert!(complaint.contains("1 bytes are left over"), "{complaint}");
+    }
+}
+
+#[test]
+fn a_count_of_four_billion_anywhere_does_no_harm() {
+    for Sample { message, read } in SAMPLES {
+        for at in 4..message.len() {
+            // Whether it is refused depends on what stood there; that the process lives is the point.
+            let _ = read(&[&message[..at], &FOUR_BILLION, &message[at..]].concat());
+            let _ = read(&[&message[..at], &FOUR_BILLION].concat());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn damaged_bytes_do_no_harm(
+        which in 0..SAMPLES.len(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let Sample { message, read } = &SAMPLES[which];
+        let mut message = message.to_vec();
+        for (at, byte) in damage {
+            let at = at.index(message.len());
+            message[at] = byte;
+        }
+        let _ = read(&message);
+    }
+
+    #[test]
+    fn noise_does_no_harm(
+        which in 0..SAMPLES.len(),
+        noise in prop::collection::vec(any::<u8>(), 0..512),
+    ) {
+        let _ = (SAMPLES[which].read)(&noise);
+    }
+
+    #[test]
+    fn noise_after_a_good_beginning_does_no_harm(
+        which in 0..SAMPLES.len(),
+        end in any::<prop::sample::Index>(),
+        noise in prop::collection::vec(any::<u8>(), 0..4096),
+    ) {
+        let Sample { message, read } = &SAMPLES[which];
+        let _ = read(&[&message[..end.index(message.len())], &noise].concat());
+    }
+}

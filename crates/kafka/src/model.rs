@@ -1,0 +1,161 @@
+//! The answers, in types that need no knowledge of the wire protocol.
+
+use std::collections::BTreeMap;
+
+use crate::{DirectoryId, Endpoint, ErrorCode, NodeId, TopicId};
+
+/// The brokers of a cluster, as one of them knows them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterDescription {
+    pub cluster_id: String,
+    /// A broker that takes requests meant for a controller. In KRaft mode it is any broker, and says nothing about who leads
+    /// the quorum.
+    pub controller_id: Option<NodeId>,
+    pub brokers: Vec<Broker>,
+    /// Whether registered brokers that are fenced (stopped, or still starting) are listed. Before Kafka 4.0 they are not: there
+    /// a broker that is missing from the list may still be registered.
+    pub fenced_known: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broker {
+    pub id: NodeId,
+    /// Where it listens, on the listener of the same name as the one that was asked.
+    pub endpoint: Endpoint,
+    pub rack: Option<String>,
+    /// Registered, but not serving. Always false where [`ClusterDescription::fenced_known`] is.
+    pub fenced: bool,
+}
+
+/// The controllers that have registered, and who leads them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControllersDescription {
+    pub cluster_id: String,
+    pub leader: Option<NodeId>,
+    pub controllers: Vec<Controller>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Controller {
+    pub id: NodeId,
+    pub endpoint: Endpoint,
+}
+
+/// The metadata quorum, as its leader sees it.
+///
+/// One node id can be listed twice, under the directory it lost and the one it has now: never key a map by node id alone. The
+/// voters are those of the newest voter set, committed or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quorum {
+    pub leader: NodeId,
+    pub leader_epoch: i32,
+    pub high_watermark: i64,
+    pub voters: Vec<ReplicaState>,
+    /// Brokers, controllers that have not joined, and, for some minutes, controllers that have left.
+    pub observers: Vec<ReplicaState>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaState {
+    pub id: NodeId,
+    /// `None` when Kafka does not say: the quorum is static, or Kafka is older than 3.9.
+    pub directory: Option<DirectoryId>,
+    /// -1 when the leader has not heard from this replica.
+    pub log_end_offset: i64,
+    /// When the leader was last asked for records by this replica, in milliseconds of the leader's clock. `None` for a replica
+    /// that it has not heard from. For the leader itself, Kafka gives the time of the answer.
+    pub last_fetch: Option<i64>,
+    /// When this replica last had everything, in milliseconds of the leader's clock; for the leader itself the time of the answer.
+    pub last_caught_up: Option<i64>,
+}
+
+/// Which topics to describe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TopicSelection {
+    All,
+    Names(Vec<String>),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicMetadata {
+    /// The brokers that serve; fenced ones are not among them.
+    pub brokers: Vec<Broker>,
+    /// One entry for each topic that was asked for, those that do not exist included.
+    pub topics: Vec<Topic>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topic {
+    pub name: String,
+    pub id: Option<TopicId>,
+    pub internal: bool,
+    /// Why there is nothing to see: the topic does not exist, or may not be read.
+    pub error: Option<ErrorCode>,
+    pub partitions: Vec<Partition>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Partition {
+    pub index: i32,
+    /// `None` while the partition is offline.
+    pub leader: Option<NodeId>,
+    pub leader_epoch: i32,
+    pub replicas: Vec<NodeId>,
+    pub isr: Vec<NodeId>,
+    pub offline_replicas: Vec<NodeId>,
+    pub error: Option<ErrorCode>,
+}
+
+/// What to describe the configuration of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigResource {
+    /// A node; only the node itself knows all of its configuration, so it is asked itself.
+    Broker(NodeId),
+    Topic(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigEntry {
+    pub name: String,
+    /// `None` when it is not set, or sensitive.
+    pub value: Option<String>,
+    pub source: ConfigSource,
+    /// Cannot be changed while the node runs.
+    pub read_only: bool,
+    pub sensitive: bool,
+}
+
+/// Where the value of a configuration entry comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigSource {
+    DynamicTopic,
+    DynamicBroker,
+    DynamicDefaultBroker,
+    StaticBroker,
+    Default,
+    DynamicBrokerLogger,
+    ClientMetrics,
+    Group,
+    Other(i8),
+}
+
+/// The features of a cluster, such as `metadata.version` and `kraft.version`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Features {
+    /// What the node that was asked could do.
+    pub supported: BTreeMap<String, LevelRange>,
+    /// What the cluster has agreed on. A feature that is missing is at level 0.
+    pub finalized: BTreeMap<String, i16>,
+    /// How far in the metadata log the node knows `finalized` to be true: of two answers the one with the higher epoch is
+    /// newer. `None` when the node has not learnt of any yet.
+    pub epoch: Option<i64>,
+}
+
+/// A range of feature levels, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LevelRange {
+    pub min: i16,
+    pub max: i16,
+}

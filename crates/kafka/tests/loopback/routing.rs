@@ -1,0 +1,172 @@
+//! Who is asked.
+
+use kafka_protocol::messages::describe_configs_response::{
+    DescribeConfigsResourceResult, DescribeConfigsResult,
+};
+use kafka_protocol::messages::metadata_response::MetadataResponse;
+use kafka_protocol::messages::{ApiKey, DescribeConfigsResponse, MetadataRequest};
+use kafka_protocol::protocol::{Decodable as _, StrBytes};
+use karst_kafka::{ConfigResource, Endpoint, Error, ErrorCode, NodeId, TopicSelection};
+use tokio::net::TcpListener;
+
+use crate::node::{Node, Reply, brokers, cluster, controllers, endpoint_of, not_the_leader, quorum_led_by};
+
+#[tokio::test]
+async fn a_broker_is_asked_about_the_quorum_and_passes_it_on_itself() {
+    let node = Node::start(|question| {
+        (question.api == ApiKey::DescribeQuorum).then(|| question.answer(&quorum_led_by(2)))
+    })
+    .await;
+    let quorum = brokers([&node.endpoint]).describe_quorum().await.unwrap();
+    assert_eq!((quorum.leader, quorum.leader_epoch, quorum.high_watermark), (NodeId(2), 3, 5));
+    assert_eq!(quorum.voters[0].directory, None, "the zero id of a static quorum is no id");
+    assert_eq!(node.asked(), [ApiKey::ApiVersions, ApiKey::DescribeQuorum]);
+}
+
+#[tokio::test]
+async fn where_only_controllers_are_known_the_leader_is_found_first() {
+    let leader = Node::start(|question| {
+        (question.api == ApiKey::DescribeQuorum).then(|| question.answer(&quorum_led_by(1)))
+    })
+    .await;
+    let at = leader.endpoint.clone();
+    let follower = Node::start(move |question| {
+        (question.api == ApiKey::DescribeCluster).then(|| question.answer(&cluster(1, &[(1, &at)])))
+    })
+    .await;
+    let quorum = controllers([&follower.endpoint]).describe_quorum().await.unwrap();
+    assert_eq!(quorum.leader, NodeId(1));
+    assert_eq!(follower.asked(), [ApiKey::ApiVersions, ApiKey::DescribeCluster]);
+    assert_eq!(leader.asked(), [ApiKey::ApiVersions, ApiKey::DescribeQuorum]);
+}
+
+/// Two controllers. The first says that it leads, when it no longer does; the second knows better.
+async fn deposed_and_elected(elected_answers: bool) -> (Node, Node) {
+    let elected_at = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let deposed_at = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (elected, deposed) = (endpoint_of(&elected_at), endpoint_of(&deposed_at));
+    let deposed_node = Node::serve(deposed_at, {
+        let (elected, deposed) = (elected.clone(), deposed.clone());
+        move |question| match question.api {
+            ApiKey::DescribeCluster => Some(question.answer(&cluster(0, &[(0, &deposed), (1, &elected)]))),
+            ApiKey::DescribeQuorum => Some(question.answer(&not_the_leader())),
+            _ => None,
+        }
+    });
+    let elected_node = Node::serve(elected_at, move |question| match question.api {
+        ApiKey::DescribeCluster => Some(question.answer(&cluster(1, &[(0, &deposed), (1, &elected)]))),
+        ApiKey::DescribeQuorum if elected_answers => Some(question.answer(&quorum_led_by(1))),
+        ApiKey::DescribeQuorum => Some(question.answer(&not_the_leader())),
+        _ => None,
+    });
+    (deposed_node, elected_node)
+}
+
+#[tokio::test]
+async fn a_leader_that_lost_its_office_is_followed_to_the_next() {
+    let (deposed, elected) = deposed_and_elected(true).await;
+    let quorum = controllers([&deposed.endpoint, &elected.endpoint]).describe_quorum().await.unwrap();
+    assert_eq!(quorum.leader, NodeId(1));
+}
+
+#[tokio::test]
+async fn a_leader_is_followed_once_and_no_more() {
+    let (deposed, elected) = deposed_and_elected(false).await;
+    let error = controllers([&deposed.endpoint, &elected.endpoint]).describe_quorum().await.unwrap_err();
+    assert!(matches!(error, Error::Kafka { code: ErrorCode::NotLeaderOrFollower, .. }), "{error}");
+    assert!(error.is_retriable());
+    let asked = [deposed.asked(), elected.asked()].concat();
+    assert_eq!(asked.iter().filter(|api| **api == ApiKey::DescribeQuorum).count(), 2);
+}
+
+#[tokio::test]
+async fn a_controller_that_knows_no_leader_does_not_hide_one_that_does() {
+    let leader_at = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = endpoint_of(&leader_at);
+    let leader = Node::serve(leader_at, move |question| match question.api {
+        ApiKey::DescribeCluster => Some(question.answer(&cluster(1, &[(1, &at)]))),
+        ApiKey::DescribeQuorum => Some(question.answer(&quorum_led_by(1))),
+        _ => None,
+    });
+    let lost = Node::start(|question| {
+        (question.api == ApiKey::DescribeCluster).then(|| question.answer(&cluster(-1, &[])))
+    })
+    .await;
+    let quorum = controllers([&lost.endpoint, &leader.endpoint]).describe_quorum().await.unwrap();
+    assert_eq!(quorum.leader, NodeId(1));
+
+    let error = controllers([&lost.endpoint]).describe_quorum().await.unwrap_err();
+    assert!(matches!(&error, Error::NoLeader { endpoint } if *endpoint == lost.endpoint), "{error}");
+    assert!(error.is_retriable());
+}
+
+fn configuration_of(id: &str) -> DescribeConfigsResponse {
+    let entry = DescribeConfigsResourceResult::default()
+        .with_name(StrBytes::from_static_str("node.id"))
+        .with_value(Some(StrBytes::from_string(id.to_owned())));
+    let result = DescribeConfigsResult::default()
+        .with_resource_type(4)
+        .with_resource_name(StrBytes::from_string(id.to_owned()))
+        .with_configs(vec![entry]);
+    DescribeConfigsResponse::default().with_results(vec![result])
+}
+
+#[tokio::test]
+async fn the_configuration_of_a_broker_is_asked_of_that_broker() {
+    let seventh = Node::start(|question| {
+        (question.api == ApiKey::DescribeConfigs).then(|| question.answer(&configuration_of("7")))
+    })
+    .await;
+    let at = seventh.endpoint.clone();
+    let first = Node::start(move |question| {
+        (question.api == ApiKey::DescribeCluster).then(|| question.answer(&cluster(-1, &[(7, &at)])))
+    })
+    .await;
+    let admin = brokers([&first.endpoint]);
+    let entries = admin.describe_configs(ConfigResource::Broker(NodeId(7))).await.unwrap();
+    assert_eq!((entries[0].name.as_str(), entries[0].value.as_deref()), ("node.id", Some("7")));
+    assert_eq!(seventh.asked(), [ApiKey::ApiVersions, ApiKey::DescribeConfigs]);
+
+    let error = admin.describe_configs(ConfigResource::Broker(NodeId(8))).await.unwrap_err();
+    assert!(matches!(error, Error::UnknownNode { node: NodeId(8), .. }), "{error}");
+}
+
+#[tokio::test]
+async fn looking_at_a_topic_does_not_create_it() {
+    let node = Node::start(|question| {
+        (question.api == ApiKey::Metadata).then(|| question.answer(&MetadataResponse::default()))
+    })
+    .await;
+    let admin = brokers([&node.endpoint]);
+    admin.metadata(TopicSelection::Names(vec!["orders".to_owned()])).await.unwrap();
+    admin.metadata(TopicSelection::All).await.unwrap();
+    let mut asked = node
+        .questions()
+        .into_iter()
+        .filter(|question| question.api == ApiKey::Metadata)
+        .map(|mut question| MetadataRequest::decode(&mut question.body, question.version).unwrap());
+    let named = asked.next().unwrap();
+    assert!(!named.allow_auto_topic_creation);
+    assert_eq!(named.topics.unwrap().len(), 1);
+    assert!(asked.next().unwrap().topics.is_none(), "none named means all");
+}
+
+#[tokio::test]
+async fn the_address_that_answered_last_is_asked_first() {
+    let unfriendly = Node::start(|_| Some(Reply::Close)).await;
+    let good = Node::start(|question| {
+        (question.api == ApiKey::DescribeCluster).then(|| question.answer(&cluster(-1, &[])))
+    })
+    .await;
+    let admin = brokers([&unfriendly.endpoint, &good.endpoint]);
+    admin.describe_cluster().await.unwrap();
+    admin.describe_cluster().await.unwrap();
+    assert_eq!((unfriendly.connections(), good.connections()), (1, 1));
+    assert_eq!(good.asked(), [ApiKey::ApiVersions, ApiKey::DescribeCluster, ApiKey::DescribeCluster]);
+}
+
+#[tokio::test]
+async fn a_client_without_addresses_says_so() {
+    let none: [&Endpoint; 0] = [];
+    assert!(matches!(brokers(none).describe_cluster().await, Err(Error::NoEndpoint)));
+}

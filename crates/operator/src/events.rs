@@ -1,0 +1,86 @@
+//! Kubernetes events: what happened to a cluster, in the same words as the log and the conditions.
+
+use karst_api::{Condition, Kafka};
+use karst_core::names::ClusterKey;
+use karst_core::status::Progress;
+use kube::Client;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+
+use crate::pass::reference;
+
+/// The longest note that Kubernetes takes.
+const LONGEST_NOTE: usize = 1000;
+
+/// Publishes events. A failure to publish is logged and otherwise ignored.
+#[derive(Clone)]
+pub(crate) struct Events {
+    recorder: Recorder,
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Events").finish_non_exhaustive()
+    }
+}
+
+impl Events {
+    /// Events of this process.
+    pub(crate) fn new(client: Client, identity: Option<String>) -> Self {
+        let reporter = Reporter { controller: "karst.io/operator".to_owned(), instance: identity };
+        Self { recorder: Recorder::new(client, reporter) }
+    }
+
+    /// The cluster got its identity.
+    pub(crate) async fn cluster_formed(&self, kafka: &Kafka) {
+        let note = "The cluster has its id and its initial controllers; its nodes are created now.";
+        self.publish(kafka, EventType::Normal, "ClusterFormed", note).await;
+    }
+
+    /// A condition is new.
+    pub(crate) async fn condition(
+        &self,
+        key: &ClusterKey,
+        kafka: &Kafka,
+        condition: &Condition,
+        progress: Option<&Progress>,
+    ) {
+        let kind = condition.type_.as_deref().unwrap_or_default();
+        let holds = condition.status.as_deref() == Some("True");
+        let reason = condition.reason.as_deref().unwrap_or(kind);
+        let message = condition.message.as_deref().unwrap_or_default();
+        match (kind, holds) {
+            ("Ready", true) => {
+                tracing::info!(cluster = %key, "ready");
+                self.publish(kafka, EventType::Normal, "Ready", "All nodes are ready.").await;
+            }
+            ("Ready", false) if matches!(progress, Some(Progress::Refused(_))) => {
+                tracing::warn!(cluster = %key, reason, "{message}");
+                self.publish(kafka, EventType::Warning, reason, message).await;
+            }
+            ("Ready", false) => tracing::info!(cluster = %key, reason, "{message}"),
+            ("Warning", _) => {
+                tracing::warn!(cluster = %key, reason, "{message}");
+                self.publish(kafka, EventType::Warning, reason, message).await;
+            }
+            ("ReconciliationPaused", _) => tracing::info!(cluster = %key, "paused"),
+            _ => {}
+        }
+    }
+
+    async fn publish(&self, kafka: &Kafka, type_: EventType, reason: &str, note: &str) {
+        let end = (0..=LONGEST_NOTE.min(note.len()))
+            .rev()
+            .find(|end| note.is_char_boundary(*end))
+            .unwrap_or_default();
+        let event = Event {
+            type_,
+            reason: reason.to_owned(),
+            note: Some(note[..end].to_owned()),
+            action: "Reconcile".to_owned(),
+            secondary: None,
+        };
+        if let Err(error) = self.recorder.publish(&event, &reference(kafka)).await {
+            tracing::warn!(%error, reason, "could not publish an event");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Doing what was decided: the only place that writes to Kubernetes.
+//!
+//! Every call has a deadline. What the API server answers goes into the index at once, so the next decision does
+//! not wait for the watch to catch up.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use karst_api::{Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
+use karst_core::names::{CLUSTER_LABEL, ClusterKey};
+use karst_core::objects::Object;
+use karst_core::plan::Fact;
+use karst_core::podset::PodAction;
+use karst_core::world::{PodSetView, World};
+use kube::api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::Request;
+use kube::{Api, Client, Resource};
+use serde_json::{Value, json};
+
+use crate::index::{Index, Indexed};
+use crate::lease::Leadership;
+use crate::queue::Queue;
+use crate::views::{AccountWire, ClaimWire, ConfigMapWire, PodWire, ServiceWire};
+
+/// The name under which Karst owns fields.
+const MANAGER: &str = "karst";
+/// How long a single call may take.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// How many calls of one pass run at once.
+const AT_ONCE: usize = 8;
+
+/// Why something could not be done.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The API server refused, or could not be reached.
+    #[error("{what}: {source}")]
+    Api {
+        /// What was tried.
+        what: String,
+        /// What came back.
+        source: Box<kube::Error>,
+    },
+    /// No answer in time.
+    #[error("{what}: no answer from the API server within {} s", DEADLINE.as_secs())]
+    Deadline {
+        /// What was tried.
+        what: String,
+    },
+    /// What was decided cannot be written as JSON.
+    #[error("could not render {what}: {source}")]
+    Render {
+        /// What it was.
+        what: String,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// Another replica leads.
+    #[error("this replica does not lead any more")]
+    NotLeader,
+    /// The world changed under the decision.
+    #[error("{0}")]
+    Changed(String),
+}
+
+impl Failure {
+    /// Did the object change since it was read? Then the next look decides anew, and nothing is wrong.
+    pub(crate) fn is_conflict(&self) -> bool {
+        match self {
+            Self::Api { source, .. } => matches!(&**source, kube::Error::Api(status) if status.code == 409),
+            Self::Changed(_) => true,
+            _ => false,
+        }
+    }
+}
+
+/// The hands.
+#[derive(Clone)]
+pub(crate) struct Hands {
+    pub(crate) client: Client,
+    pub(crate) index: Arc<Index>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) leadership: Arc<Leadership>,
+}
+
+impl std::fmt::Debug for Hands {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hands").finish_non_exhaustive()
+    }
+}
+
+impl Hands {
+    /// One call, with a deadline, and only as the leader.
+    async fn call<T>(
+        &self,
+        what: &str,
+        call: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, Failure> {
+        if !self.leadership.holds() {
+            return Err(Failure::NotLeader);
+        }
+        match tokio::time::timeout(DEADLINE, call).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(source)) => Err(Failure::Api { what: what.to_owned(), source: Box::new(source) }),
+            Err(_) => Err(Failure::Deadline { what: what.to_owned() }),
+        }
+    }
+
+    fn api<K: Indexed>(&self, namespace: &str) -> Api<K> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    fn learn<K: Indexed>(&self, object: K) {
+        self.queue.push(self.index.insert(object));
+    }
+
+    /// Writes objects: those that pods need first, the pods last, and those only when nothing before them failed.
+    pub(crate) async fn write(&self, key: &ClusterKey, objects: Vec<Object>) -> Vec<Failure> {
+        let (pod_sets, others): (Vec<_>, Vec<_>) =
+            objects.into_iter().partition(|object| matches!(object, Object::PodSet(_)));
+        let failures = self.write_together(key, others).await;
+        if failures.is_empty() { self.write_together(key, pod_sets).await } else { failures }
+    }
+
+    async fn write_together(&self, key: &ClusterKey, objects: Vec<Object>) -> Vec<Failure> {
+        futures::stream::iter(objects)
+            .map(|object| async move { self.write_one(&key.namespace, &object).await })
+            .buffer_unordered(AT_ONCE)
+            .filter_map(async |result| result.err())
+            .collect()
+            .await
+    }
+
+    async fn write_one(&self, namespace: &str, object: &Object) -> Result<(), Failure> {
+        match object {
+            Object::ServiceAccount(account) => self.apply::<AccountWire, _>(namespace, object, account).await,
+            Object::Service(service) => self.apply::<ServiceWire, _>(namespace, object, service).await,
+            Object::ConfigMap(map) => self.apply::<ConfigMapWire, _>(namespace, object, map).await,
+            Object::PodSet(set) => self.apply::<StrimziPodSet, _>(namespace, object, set).await,
+            Object::Claim(claim) => self.apply::<ClaimWire, _>(namespace, object, claim).await,
+        }
+    }
+
+    async fn apply<K, B>(&self, namespace: &str, object: &Object, body: &B) -> Result<(), Failure>
+    where
+        K: Indexed,
+        B: serde::Serialize + std::fmt::Debug,
+    {
+        let name = object.meta().name.as_deref().unwrap_or_default();
+        let what = format!("could not write {}", object.describe());
+        let parameters = PatchParams::apply(MANAGER).force();
+        let api = self.api::<K>(namespace);
+        let written = self.call(&what, api.patch(name, &parameters, &Patch::Apply(body))).await?;
+        tracing::debug!(object = %object.describe(), "written");
+        self.learn(written);
+        Ok(())
+    }
+
+    /// Makes a fact durable, on the condition that the resource is still as it was read.
+    pub(crate) async fn write_fact(&self, world: &World, fact: &Fact) -> Result<(), Failure> {
+        let namespace = &world.key.namespace;
+        match fact {
+            Fact::PoolNodes { pool, status } | Fact::PoolCluster { pool, status } => {
+                let Some(resource) = world.pools.get(pool) else { return Ok(()) };
+                self.patch_fact::<KafkaNodePool>(
+                    namespace,
+                    pool,
+                    resource.meta().resource_version.as_ref(),
+                    status,
+                )
+                .await
+            }
+            Fact::Identity { status } => {
+                self.nothing_is_left_of(&world.key).await?;
+                let version = world.kafka.metadata.resource_version.as_ref();
+                self.patch_fact::<Kafka>(namespace, &world.key.name, version, status).await
+            }
+        }
+    }
+
+    async fn patch_fact<K: Indexed>(
+        &self,
+        namespace: &str,
+        name: &str,
+        version: Option<&String>,
+        status: &Value,
+    ) -> Result<(), Failure> {
+        let what = format!("could not write a durable fact of {} {name}", K::kind(&()));
+        let patch = Patch::Merge(json!({ "metadata": { "resourceVersion": version }, "status": status }));
+        let api = self.api::<K>(namespace);
+        let written = self.call(&what, api.patch_status(name, &PatchParams::default(), &patch)).await?;
+        tracing::info!(kind = %K::kind(&()), name, fact = %status, "made durable");
+        self.learn(written);
+        Ok(())
+    }
+
+    /// A cluster is formed only when nothing of an earlier life is left. The cache may lag behind, so ask.
+    async fn nothing_is_left_of(&self, key: &ClusterKey) -> Result<(), Failure> {
+        self.none_exist::<StrimziPodSet>(key).await?;
+        self.none_exist::<ClaimWire>(key).await
+    }
+
+    async fn none_exist<K: Indexed>(&self, key: &ClusterKey) -> Result<(), Failure> {
+        let kind = K::kind(&());
+        let parameters = ListParams::default().labels(&format!("{CLUSTER_LABEL}={}", key.name)).limit(1);
+        let api: Api<PartialObjectMeta<K>> = Api::namespaced(self.client.clone(), &key.namespace);
+        let what = format!("could not look for objects of kind {kind}");
+        let found = self.call(&what, api.list(&parameters)).await?;
+        match found.items.first().and_then(|object| object.metadata.name.as_ref()) {
+            None => Ok(()),
+            Some(name) => {
+                Err(Failure::Changed(format!("{kind} {name} exists, though it was not seen before")))
+            }
+        }
+    }
+
+    /// Writes the changed part of a status.
+    pub(crate) async fn write_status<K: Indexed>(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<(), Failure> {
+        let what = format!("could not write the status of {} {name}", K::kind(&()));
+        let api = self.api::<K>(namespace);
+        let patch = Patch::Merge(patch);
+        let written = self.call(&what, api.patch_status(name, &PatchParams::default(), &patch)).await?;
+        self.learn(written);
+        Ok(())
+    }
+
+    /// Writes what a pod set reports.
+    pub(crate) async fn write_report(
+        &self,
+        namespace: &str,
+        set: &PodSetView,
+        status: &StrimziPodSetStatus,
+    ) -> Result<(), Failure> {
+        self.write_status::<StrimziPodSet>(namespace, &set.meta.name, &json!({ "status": status })).await
+    }
+
+    /// Does one thing for a pod set.
+    pub(crate) async fn handle_pod(
+        &self,
+        namespace: &str,
+        set: &PodSetView,
+        action: &PodAction,
+    ) -> Result<(), Failure> {
+        match action {
+            PodAction::Create { name, pod } => self.create_pod(namespace, set, name, pod).await,
+            PodAction::Replace { name, uid, phase } => {
+                tracing::info!(pod = %name, %phase, "removing a pod that ended, to make place for a new one");
+                let only_this = Preconditions { uid: Some(uid.clone()), resource_version: None };
+                let parameters = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
+                let what = format!("could not remove pod {name}");
+                let api: Api<PodWire> = self.api(namespace);
+                self.call(&what, api.delete(name, &parameters)).await.map(drop)
+            }
+        }
+    }
+
+    async fn create_pod(
+        &self,
+        namespace: &str,
+        set: &PodSetView,
+        name: &str,
+        pod: &str,
+    ) -> Result<(), Failure> {
+        let what = format!("could not create pod {name}");
+        let render = |source| Failure::Render { what: format!("pod {name}"), source };
+        let mut pod: Value = serde_json::from_str(pod).map_err(render)?;
+        pod["metadata"]["ownerReferences"] = json!([owner(set)]);
+        let body = serde_json::to_vec(&pod).map_err(render)?;
+        let request = Request::new(PodWire::url_path(&(), Some(namespace)))
+            .create(&PostParams::default(), body)
+            .map_err(|error| Failure::Changed(format!("{what}: {error}")))?;
+        let created: PodWire = self.call(&what, self.client.request(request)).await?;
+        tracing::info!(pod = %name, "created");
+        self.learn(created);
+        Ok(())
+    }
+}
+
+fn owner(set: &PodSetView) -> OwnerReference {
+    OwnerReference {
+        api_version: StrimziPodSet::api_version(&()).into_owned(),
+        kind: StrimziPodSet::kind(&()).into_owned(),
+        name: set.meta.name.clone(),
+        uid: set.meta.uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: Some(false),
+    }
+}

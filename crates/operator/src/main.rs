@@ -1,0 +1,41 @@
+//! The operator: watches Kubernetes, lets `karst-core` decide, and carries it out.
+
+mod ask;
+mod events;
+mod hands;
+mod http;
+mod index;
+mod lease;
+mod metrics;
+mod pass;
+mod queue;
+mod run;
+mod settings;
+mod views;
+mod watch;
+
+use std::io::IsTerminal;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use crate::settings::{Args, LogFormat};
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    start_log(args.log_format, &args.log_level)?;
+    let settings = args.check()?;
+    // One thread: a pass computes for microseconds and otherwise waits for answers.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(run::run(settings))
+}
+
+fn start_log(format: LogFormat, level: &str) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(level.to_lowercase())?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_ansi(std::io::stdout().is_terminal());
+    match format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+    Ok(())
+}

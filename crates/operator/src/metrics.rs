@@ -1,0 +1,112 @@
+//! Metrics, under the names that dashboards for Strimzi look for where they mean the same.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::index::Index;
+use crate::lease::Leadership;
+use crate::queue::{Outcome, Queue, Work};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    kind: String,
+    namespace: String,
+}
+
+impl Labels {
+    fn of(work: &Work) -> Self {
+        let (kind, namespace) = match work {
+            Work::Cluster(key) => ("Kafka", &key.namespace),
+            Work::PodSet { cluster, .. } => ("StrimziPodSet", &cluster.namespace),
+        };
+        Self { kind: kind.to_owned(), namespace: namespace.clone() }
+    }
+}
+
+/// From a tenth of a millisecond to ten seconds.
+fn durations() -> Histogram {
+    Histogram::new([0.0001, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0])
+}
+
+/// All metrics.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    passes: Family<Labels, Counter>,
+    failed: Family<Labels, Counter>,
+    successful: Family<Labels, Counter>,
+    durations: Family<Labels, Histogram, fn() -> Histogram>,
+    resources: Family<Labels, Gauge>,
+    queued: Gauge,
+    leader: Gauge,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::default();
+        let passes = Family::default();
+        let failed = Family::default();
+        let successful = Family::default();
+        let durations = Family::new_with_constructor(durations as fn() -> Histogram);
+        let resources = Family::default();
+        let (queued, leader) = (Gauge::default(), Gauge::default());
+        registry.register("strimzi_reconciliations", "Passes begun", passes.clone());
+        registry.register(
+            "strimzi_reconciliations_failed",
+            "Passes that will be tried again",
+            failed.clone(),
+        );
+        registry.register(
+            "strimzi_reconciliations_successful",
+            "Passes that did all they could",
+            successful.clone(),
+        );
+        registry.register(
+            "strimzi_reconciliations_duration_seconds",
+            "How long passes take",
+            durations.clone(),
+        );
+        registry.register("strimzi_resources", "Resources looked after", resources.clone());
+        registry.register("karst_queue_depth", "Work that waits to be done now", queued.clone());
+        registry.register("karst_leader", "Whether this replica acts", leader.clone());
+        Self { registry, passes, failed, successful, durations, resources, queued, leader }
+    }
+
+    /// Counts a piece of work.
+    pub(crate) fn count(&self, work: &Work, outcome: Outcome, took: Duration) {
+        let labels = Labels::of(work);
+        self.passes.get_or_create(&labels).inc();
+        match outcome {
+            Outcome::Failed => self.failed.get_or_create(&labels).inc(),
+            Outcome::Done { .. } => self.successful.get_or_create(&labels).inc(),
+        };
+        self.durations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// The text that Prometheus reads.
+    pub(crate) fn render(&self, index: &Index, queue: &Queue, leadership: &Arc<Leadership>) -> String {
+        self.resources.clear();
+        for (key, _, pools) in index.kafkas() {
+            let of = |kind: &str| Labels { kind: kind.to_owned(), namespace: key.namespace.clone() };
+            self.resources.get_or_create(&of("Kafka")).inc();
+            self.resources
+                .get_or_create(&of("KafkaNodePool"))
+                .inc_by(i64::try_from(pools).unwrap_or_default());
+        }
+        self.queued.set(i64::try_from(queue.depth()).unwrap_or(i64::MAX));
+        self.leader.set(i64::from(leadership.holds()));
+        let mut text = String::new();
+        match encode(&mut text, &self.registry) {
+            Ok(()) => text,
+            Err(error) => format!("# could not render the metrics: {error}\n"),
+        }
+    }
+}

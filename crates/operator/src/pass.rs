@@ -1,0 +1,223 @@
+//! One pass: look, decide, act, and say what came of it. A pass never waits for anything to become true.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::jiff::Timestamp;
+use karst_api::{Condition, Kafka, KafkaNodePool};
+use karst_core::ids::Entropy;
+use karst_core::names::ClusterKey;
+use karst_core::plan::{self, Fact, Plan};
+use karst_core::podset;
+use karst_core::status::Progress;
+use karst_core::world::{KafkaAnswer, Settings, World};
+use kube::Resource;
+
+use crate::ask;
+use crate::events::Events;
+use crate::hands::{Failure, Hands};
+use crate::index::Snapshot;
+use crate::queue::Outcome;
+use crate::views::same_report;
+
+/// How often one pass decides anew after it made something durable. Three rounds make a cluster; more means that
+/// somebody else writes at the same time.
+const ROUNDS: usize = 6;
+/// How soon to look again when the world changed under a decision.
+const CHANGED: Duration = Duration::from_millis(100);
+
+/// Carries out passes.
+#[derive(Debug)]
+pub(crate) struct Passes {
+    pub(crate) hands: Hands,
+    pub(crate) events: Events,
+    pub(crate) settings: Arc<Settings>,
+}
+
+impl Passes {
+    /// A pass of a cluster.
+    pub(crate) async fn cluster(&self, key: &ClusterKey) -> Outcome {
+        let mut answer = KafkaAnswer::NotAsked;
+        for _ in 0..ROUNDS {
+            let snapshot = self.hands.index.snapshot(key);
+            let Some(kafka) = snapshot.kafka.clone() else {
+                return self.pools_without_kafka(key, &snapshot).await;
+            };
+            let Some(entropy) = entropy() else { return Outcome::Failed };
+            let world = self.world(key, kafka, snapshot, answer.clone(), entropy);
+            let plan = match plan::plan(&world) {
+                Ok(plan) => plan,
+                Err(error) => {
+                    tracing::error!(cluster = %key, %error, "could not render the cluster's objects");
+                    return Outcome::Failed;
+                }
+            };
+            if plan.ask_kafka {
+                answer = ask::ask(&plan.controllers).await;
+                if let KafkaAnswer::Silent(why) = &answer {
+                    tracing::info!(cluster = %key, %why, "Kafka did not answer");
+                }
+                continue;
+            }
+            if plan.facts.is_empty() {
+                return self.act(&world, plan).await;
+            }
+            match self.make_durable(&world, plan).await {
+                Ok(()) => {}
+                Err(failure) => return self.failed(key, &[failure]),
+            }
+        }
+        Outcome::Done { look_again: Some(CHANGED) }
+    }
+
+    fn world(
+        &self,
+        key: &ClusterKey,
+        kafka: Arc<Kafka>,
+        snapshot: Snapshot,
+        answer: KafkaAnswer,
+        entropy: Entropy,
+    ) -> World {
+        World {
+            key: key.clone(),
+            kafka,
+            pools: snapshot.pools,
+            pod_sets: snapshot.pod_sets,
+            pods: snapshot.pods,
+            config_maps: snapshot.config_maps,
+            services: snapshot.services,
+            service_accounts: snapshot.accounts,
+            claims: snapshot.claims,
+            answer,
+            settings: Arc::clone(&self.settings),
+            now: Timestamp::now(),
+            entropy,
+        }
+    }
+
+    /// Facts, and beside them what does not depend on them.
+    async fn make_durable(&self, world: &World, plan: Plan) -> Result<(), Failure> {
+        let facts =
+            futures::future::join_all(plan.facts.iter().map(|fact| self.hands.write_fact(world, fact)));
+        let (facts, objects) = futures::join!(facts, self.hands.write(&world.key, plan.objects));
+        facts.into_iter().collect::<Result<Vec<_>, _>>()?;
+        if plan.facts.iter().any(|fact| matches!(fact, Fact::Identity { .. })) {
+            self.events.cluster_formed(&world.kafka).await;
+        }
+        objects.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    async fn act(&self, world: &World, plan: Plan) -> Outcome {
+        let key = &world.key;
+        let mut failures = self.hands.write(key, plan.objects).await;
+        for (pool, status) in &plan.pool_statuses {
+            let written = self.hands.write_status::<KafkaNodePool>(&key.namespace, pool, status).await;
+            failures.extend(written.err());
+        }
+        if let Some(status) = &plan.status {
+            match self.hands.write_status::<Kafka>(&key.namespace, &key.name, status).await {
+                Ok(()) => self.tell(world, status, plan.progress.as_ref()).await,
+                Err(failure) => failures.push(failure),
+            }
+        }
+        if failures.is_empty() {
+            Outcome::Done { look_again: plan.look_again }
+        } else {
+            self.failed(key, &failures)
+        }
+    }
+
+    fn failed(&self, key: &ClusterKey, failures: &[Failure]) -> Outcome {
+        if failures.iter().all(Failure::is_conflict) {
+            for failure in failures {
+                tracing::debug!(cluster = %key, %failure, "the world changed under the decision; deciding anew");
+            }
+            return Outcome::Done { look_again: Some(CHANGED) };
+        }
+        for failure in failures {
+            tracing::warn!(cluster = %key, %failure, "will be tried again");
+        }
+        Outcome::Failed
+    }
+
+    /// Logs and publishes what is new in the status.
+    async fn tell(&self, world: &World, patch: &serde_json::Value, progress: Option<&Progress>) {
+        let Some(new) = patch.pointer("/status/conditions") else { return };
+        let Ok(new) = serde_json::from_value::<Vec<Condition>>(new.clone()) else { return };
+        let old =
+            world.kafka.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
+        let was_said = |condition: &Condition| {
+            old.iter().any(|said| {
+                (&said.type_, &said.status, &said.reason, &said.message)
+                    == (&condition.type_, &condition.status, &condition.reason, &condition.message)
+            })
+        };
+        for condition in new.iter().filter(|condition| !was_said(condition)) {
+            self.events.condition(&world.key, &world.kafka, condition, progress).await;
+        }
+    }
+
+    /// Pools whose cluster does not exist say so.
+    async fn pools_without_kafka(&self, key: &ClusterKey, snapshot: &Snapshot) -> Outcome {
+        let statuses = match plan::pools_without_kafka(key, &snapshot.pools, Timestamp::now()) {
+            Ok(statuses) => statuses,
+            Err(error) => {
+                tracing::error!(cluster = %key, %error, "could not render the status of a pool");
+                return Outcome::Failed;
+            }
+        };
+        self.write_pool_statuses(key, &statuses).await
+    }
+
+    async fn write_pool_statuses(
+        &self,
+        key: &ClusterKey,
+        statuses: &BTreeMap<String, serde_json::Value>,
+    ) -> Outcome {
+        let mut failures = Vec::new();
+        for (pool, status) in statuses {
+            let written = self.hands.write_status::<KafkaNodePool>(&key.namespace, pool, status).await;
+            failures.extend(written.err());
+        }
+        if failures.is_empty() { Outcome::Done { look_again: None } } else { self.failed(key, &failures) }
+    }
+
+    /// Keeps the pods of a pod set.
+    pub(crate) async fn pod_set(&self, cluster: &ClusterKey, name: &str) -> Outcome {
+        let Some((set, pods)) = self.hands.index.pod_set(cluster, name) else {
+            return Outcome::Done { look_again: None };
+        };
+        if set.meta.other_manager().is_some() {
+            return Outcome::Done { look_again: None };
+        }
+        let plan = podset::plan(&set, pods.iter());
+        let actions =
+            plan.actions.iter().map(|action| self.hands.handle_pod(&cluster.namespace, &set, action));
+        let mut failures: Vec<_> =
+            futures::future::join_all(actions).await.into_iter().filter_map(Result::err).collect();
+        // What was just created reports itself: the status is written when there is nothing else to do.
+        if plan.actions.is_empty() && !same_report(set.status.as_ref(), &plan.status) {
+            failures.extend(self.hands.write_report(&cluster.namespace, &set, &plan.status).await.err());
+        }
+        if failures.is_empty() { Outcome::Done { look_again: None } } else { self.failed(cluster, &failures) }
+    }
+}
+
+/// Randomness from the kernel. Without it no identity may be made, so nothing is decided.
+fn entropy() -> Option<Entropy> {
+    let mut bytes = [0; 32];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => Some(Entropy(bytes)),
+        Err(error) => {
+            tracing::error!(%error, "the kernel gives no randomness");
+            None
+        }
+    }
+}
+
+/// A reference to a resource, for events.
+pub(crate) fn reference(kafka: &Kafka) -> ObjectReference {
+    kafka.object_ref(&())
+}

@@ -1,0 +1,289 @@
+//! What the watches read of each kind, and the views of it that decisions look at.
+//!
+//! Kubernetes objects are large; the index keeps a thin view of each. What is not in a view here cannot be looked
+//! at, and costs no memory.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{
+    ConfigMap, ContainerState, PersistentVolumeClaim, Pod, Service, ServiceAccount, ServiceSpec,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use karst_api::{Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
+use karst_core::digest::Digest;
+use karst_core::names::REVISION_ANNOTATION;
+use karst_core::objects::service_digest;
+use karst_core::world::{
+    ClaimView, ConfigMapView, Meta, PodSetView, PodView, ServiceAccountView, ServiceView, WantedPod,
+};
+use kube::Resource;
+use kube::core::NamespaceResourceScope;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// Something that is watched, with the view that is kept of it.
+pub(crate) trait Watched:
+    Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+    + DeserializeOwned
+    + Clone
+    + Debug
+    + Send
+    + Sync
+    + 'static
+{
+    /// What is kept.
+    type View: Send + Sync + 'static;
+
+    /// The part of the object that is kept.
+    fn view(self) -> Self::View;
+}
+
+impl Watched for Kafka {
+    type View = Kafka;
+
+    fn view(mut self) -> Kafka {
+        self.metadata.managed_fields = None;
+        self
+    }
+}
+
+impl Watched for KafkaNodePool {
+    type View = KafkaNodePool;
+
+    fn view(mut self) -> KafkaNodePool {
+        self.metadata.managed_fields = None;
+        self
+    }
+}
+
+#[derive(Resource, Deserialize, Clone, Debug)]
+#[resource(inherit = "ServiceAccount")]
+pub(crate) struct AccountWire {
+    metadata: ObjectMeta,
+}
+
+impl Watched for AccountWire {
+    type View = ServiceAccountView;
+
+    fn view(self) -> ServiceAccountView {
+        ServiceAccountView { meta: meta(self.metadata) }
+    }
+}
+
+#[derive(Resource, Deserialize, Clone, Debug)]
+#[resource(inherit = "Service")]
+pub(crate) struct ServiceWire {
+    metadata: ObjectMeta,
+    spec: Option<ServiceSpec>,
+}
+
+impl Watched for ServiceWire {
+    type View = ServiceView;
+
+    fn view(self) -> ServiceView {
+        let service = Service { spec: self.spec, ..Service::default() };
+        ServiceView { meta: meta(self.metadata), digest: service_digest(&service).ok() }
+    }
+}
+
+#[derive(Resource, Deserialize, Clone, Debug)]
+#[resource(inherit = "ConfigMap")]
+pub(crate) struct ConfigMapWire {
+    metadata: ObjectMeta,
+    data: Option<BTreeMap<String, String>>,
+}
+
+impl Watched for ConfigMapWire {
+    type View = ConfigMapView;
+
+    fn view(self) -> ConfigMapView {
+        ConfigMapView {
+            meta: meta(self.metadata),
+            storage_format: self.data.as_ref().and_then(|data| data.get("storage.format")).cloned(),
+            digest: Digest::of(&self.data).ok(),
+        }
+    }
+}
+
+#[derive(Resource, Deserialize, Clone, Debug)]
+#[resource(inherit = "PersistentVolumeClaim")]
+pub(crate) struct ClaimWire {
+    metadata: ObjectMeta,
+}
+
+impl Watched for ClaimWire {
+    type View = ClaimView;
+
+    fn view(self) -> ClaimView {
+        ClaimView { meta: meta(self.metadata) }
+    }
+}
+
+impl Watched for StrimziPodSet {
+    type View = PodSetView;
+
+    fn view(self) -> PodSetView {
+        let digest = Digest::of(&self.spec).ok();
+        let generation = self.metadata.generation.unwrap_or_default();
+        let pods = self.spec.pods.iter().filter_map(wanted_pod).collect();
+        PodSetView { meta: meta(self.metadata), generation, pods, digest, status: self.status }
+    }
+}
+
+/// What the pod set reports, without the conditions that are not used.
+pub(crate) fn same_report(old: Option<&StrimziPodSetStatus>, new: &StrimziPodSetStatus) -> bool {
+    old.is_some_and(|old| old == new)
+}
+
+fn wanted_pod(pod: &serde_json::Value) -> Option<(String, WantedPod)> {
+    let name = pod.pointer("/metadata/name")?.as_str()?.to_owned();
+    let revision =
+        pod.pointer("/metadata/annotations")?.get(REVISION_ANNOTATION)?.as_str().map(str::to_owned);
+    Some((name, WantedPod { json: Arc::from(pod.to_string()), revision }))
+}
+
+#[derive(Resource, Deserialize, Clone, Debug)]
+#[resource(inherit = "Pod")]
+pub(crate) struct PodWire {
+    metadata: ObjectMeta,
+    status: Option<PodStatusWire>,
+}
+
+#[derive(Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct PodStatusWire {
+    phase: Option<String>,
+    conditions: Option<Vec<ConditionWire>>,
+    init_container_statuses: Option<Vec<ContainerWire>>,
+    container_statuses: Option<Vec<ContainerWire>>,
+}
+
+#[derive(Deserialize, Clone, Debug)]
+struct ConditionWire {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    reason: Option<String>,
+    message: Option<String>,
+}
+
+#[derive(Deserialize, Clone, Debug)]
+#[serde(rename_all = "camelCase")]
+struct ContainerWire {
+    state: Option<ContainerState>,
+    last_state: Option<ContainerState>,
+}
+
+impl Watched for PodWire {
+    type View = PodView;
+
+    fn view(self) -> PodView {
+        let status = self.status.unwrap_or_default();
+        let ready =
+            status.conditions.iter().flatten().any(|found| found.type_ == "Ready" && found.status == "True");
+        PodView {
+            meta: meta(self.metadata),
+            stuck: (!ready).then(|| stuck(&status)).flatten(),
+            phase: status.phase.unwrap_or_default(),
+            ready,
+        }
+    }
+}
+
+/// States in which a container waits as a matter of course.
+const PASSING: &[&str] = &["ContainerCreating", "PodInitializing"];
+/// How much of a container's last words is worth repeating.
+const LAST_WORDS: usize = 400;
+
+/// Why a pod does not run, in Kubernetes' own words and in the last words of its container.
+fn stuck(status: &PodStatusWire) -> Option<String> {
+    let unschedulable = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|found| found.type_ == "PodScheduled" && found.status == "False")
+        .map(|found| join(found.reason.as_deref(), found.message.as_deref()));
+    let containers = || status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    unschedulable.or_else(|| containers().find_map(waiting))
+}
+
+fn waiting(container: &ContainerWire) -> Option<String> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let reason = waiting.reason.as_deref().filter(|reason| !PASSING.contains(reason))?;
+    let ended = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+    let last_words =
+        ended.and_then(|ended| ended.message.as_deref()).map(|words| tail(words.trim(), LAST_WORDS));
+    Some(join(Some(reason), last_words.or(waiting.message.as_deref())))
+}
+
+fn tail(text: &str, length: usize) -> &str {
+    let start = text.len().saturating_sub(length);
+    (start..text.len()).find_map(|at| text.get(at..)).unwrap_or_default()
+}
+
+fn join(reason: Option<&str>, message: Option<&str>) -> String {
+    [reason, message].into_iter().flatten().collect::<Vec<_>>().join(": ")
+}
+
+fn meta(metadata: ObjectMeta) -> Meta {
+    Meta {
+        name: metadata.name.unwrap_or_default(),
+        uid: metadata.uid.unwrap_or_default(),
+        resource_version: metadata.resource_version.unwrap_or_default(),
+        labels: metadata.labels.unwrap_or_default(),
+        annotations: metadata.annotations.unwrap_or_default(),
+        owners: metadata.owner_references.into_iter().flatten().map(|owner| owner.uid).collect(),
+        deleting: metadata.deletion_timestamp.is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pod(status: serde_json::Value) -> PodView {
+        let wire =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "c-p-0"}, "status": status});
+        serde_json::from_value::<PodWire>(wire).unwrap().view()
+    }
+
+    #[test]
+    fn a_container_that_refused_to_start_is_quoted() {
+        let view = pod(json!({
+            "phase": "Running",
+            "containerStatuses": [{
+                "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+                "lastState": {"terminated": {"exitCode": 1, "message": "disk belongs to another cluster\n"}}
+            }]
+        }));
+        assert_eq!(view.stuck.as_deref(), Some("CrashLoopBackOff: disk belongs to another cluster"));
+    }
+
+    #[test]
+    fn a_pod_that_just_starts_is_not_stuck() {
+        let view = pod(json!({
+            "phase": "Pending",
+            "containerStatuses": [{"state": {"waiting": {"reason": "PodInitializing"}}}]
+        }));
+        assert_eq!(view.stuck, None);
+        assert!(!view.ready);
+    }
+
+    #[test]
+    fn a_pod_without_a_place_says_so() {
+        let view = pod(json!({
+            "phase": "Pending",
+            "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
+        }));
+        assert_eq!(view.stuck.as_deref(), Some("Unschedulable: 0/1 nodes"));
+    }
+
+    #[test]
+    fn last_words_are_cut_at_a_character() {
+        assert_eq!(tail("aé", 1), "");
+        assert_eq!(tail("abc", 2), "bc");
+    }
+}

@@ -1,0 +1,3 @@
+module karst.io/local/pause
+
+go 1.24.0
