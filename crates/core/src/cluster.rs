@@ -11,6 +11,7 @@ use crate::names::{self, ClusterKey, LONGEST_NAME, NODE_POOLS_ANNOTATION, STORAG
 use crate::node_ids;
 use crate::problem::{Notice, Problem};
 use crate::quantity::Quantity;
+use crate::quorum::{InitialController, InitialControllers};
 use crate::storage::Storage;
 use crate::versions::{self, KafkaVersion};
 use crate::world::{PodSetView, World};
@@ -334,12 +335,27 @@ fn report_vanished_pools(world: &World, wanted: &[Wanted<'_>], resolved: &mut Re
     resolved.notices.extend(gone.map(|pod_set| Notice::PoolGone { pod_set: pod_set.clone() }));
 }
 
-/// The ids a pool's nodes have: what its status says, or else what its pod set runs.
+/// The ids a pool's nodes have: what its status says, or what its pod set runs, or (the virtual pool has neither
+/// when its cluster is being made) what the quorum was formed with.
 fn current_ids(world: &World, pool: &Wanted<'_>) -> Vec<NodeId> {
-    match pool.status.and_then(|status| status.node_ids.as_ref()) {
-        Some(ids) => ids.iter().copied().map(NodeId).collect(),
-        None => running(world, pool.name).map(|set| pod_ids(set).collect()).unwrap_or_default(),
+    if let Some(ids) = pool.status.and_then(|status| status.node_ids.as_ref()) {
+        return ids.iter().copied().map(NodeId).collect();
     }
+    match running(world, pool.name) {
+        Some(set) => pod_ids(set).collect(),
+        None => founders(world, pool.name),
+    }
+}
+
+/// The initial controllers that are nodes of a pool.
+fn founders(world: &World, pool: &str) -> Vec<NodeId> {
+    let list = world.kafka.status.as_ref().and_then(|status| status.initial_controllers.as_deref());
+    let list = list.and_then(|list| InitialControllers::parse(list).ok());
+    let is_of_pool = |controller: &InitialController| {
+        let host = world.key.pod_host(&world.key.pod(pool, controller.node), &world.settings.cluster_domain);
+        controller.host == host
+    };
+    list.iter().flat_map(InitialControllers::iter).filter(|one| is_of_pool(one)).map(|one| one.node).collect()
 }
 
 fn running<'a>(world: &'a World, pool: &str) -> Option<&'a PodSetView> {

@@ -181,7 +181,7 @@ fn advice(world: &World, cluster: &Cluster) -> Vec<Notice> {
     let mut notices = Vec::new();
     let controllers = cluster.controllers();
     let brokers = cluster.broker_count();
-    if controllers.len() % 2 == 0 && !controllers.is_empty() {
+    if controllers.len().is_multiple_of(2) && !controllers.is_empty() {
         notices.push(Notice::EvenControllers { count: controllers.len() });
     }
     for key in ["default.replication.factor", "min.insync.replicas"] {
@@ -263,7 +263,7 @@ fn ask_kafka(plan: &mut Plan, world: &World, cluster: &Cluster, identity: &Ident
     if wanted && world.answer != KafkaAnswer::NotAsked {
         plan.look_again = Some(ASK_AGAIN);
     }
-    plan.controllers = identity.initial.hosts().map(str::to_owned).collect();
+    plan.controllers = identity.initial.iter().map(|controller| controller.host.clone()).collect();
 }
 
 fn report_pools(

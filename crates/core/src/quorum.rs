@@ -46,18 +46,18 @@ impl InitialControllers {
 
     /// The addresses by which every node finds the quorum.
     pub fn bootstrap_servers(&self) -> String {
-        let addresses = self.0.iter().map(|controller| format!("{}:{CONTROLLER_PORT}", controller.host));
+        let addresses = self.iter().map(|controller| format!("{}:{CONTROLLER_PORT}", controller.host));
         addresses.collect::<Vec<_>>().join(",")
     }
 
-    /// The hosts of the controllers.
-    pub fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|controller| controller.host.as_str())
+    /// The controllers, in the order of their ids.
+    pub fn iter(&self) -> impl Iterator<Item = &InitialController> {
+        self.0.iter()
     }
 
     /// The entry of a node.
     pub fn get(&self, node: NodeId) -> Option<&InitialController> {
-        self.0.iter().find(|controller| controller.node == node)
+        self.iter().find(|controller| controller.node == node)
     }
 }
 

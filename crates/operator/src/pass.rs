@@ -192,7 +192,7 @@ impl Passes {
         if set.meta.other_manager().is_some() {
             return Outcome::Done { look_again: None };
         }
-        let plan = podset::plan(&set, pods.iter());
+        let plan = podset::plan(&set, &pods);
         let actions =
             plan.actions.iter().map(|action| self.hands.handle_pod(&cluster.namespace, &set, action));
         let mut failures: Vec<_> =

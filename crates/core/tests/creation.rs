@@ -1,0 +1,228 @@
+//! How a cluster comes to be, and that nothing between two steps can make it come out otherwise.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::sync::Arc;
+
+use karst_core::ids::Entropy;
+use karst_core::plan::Fact;
+use karst_core::problem::Problem;
+use karst_core::world::KafkaAnswer;
+use support::*;
+
+#[test]
+fn facts_are_durable_in_order_before_the_first_pod_is_asked_for() {
+    let mut world = quickstart();
+    let mut order = Vec::new();
+    loop {
+        let plan = decide(&world);
+        if plan.facts.is_empty() {
+            assert!(plan.objects.iter().any(|object| object.kind() == "StrimziPodSet"));
+            break;
+        }
+        for object in &plan.objects {
+            assert!(
+                matches!(object.kind(), "Service" | "ServiceAccount"),
+                "{} came too early",
+                object.describe()
+            );
+        }
+        order.push(plan.facts.iter().map(name).collect::<Vec<_>>().join("+"));
+        carry_out(&mut world, plan);
+    }
+    assert_eq!(
+        order,
+        ["nodes of brokers+nodes of controllers", "identity", "cluster of brokers+cluster of controllers"]
+    );
+}
+
+fn name(fact: &Fact) -> String {
+    match fact {
+        Fact::PoolNodes { pool, .. } => format!("nodes of {pool}"),
+        Fact::Identity { .. } => "identity".to_owned(),
+        Fact::PoolCluster { pool, .. } => format!("cluster of {pool}"),
+    }
+}
+
+#[test]
+fn a_crash_after_any_fact_does_not_change_what_was_durable() {
+    // One fact at a time, and other randomness after each: a restarted operator draws anew.
+    let mut world = quickstart();
+    let mut seen: Option<String> = None;
+    for restart in 0..20_u8 {
+        world.entropy = Entropy([restart; 32]);
+        let plan = decide(&world);
+        let Some(fact) = plan.facts.first() else { break };
+        write_fact(&mut world, fact);
+        let identity = world.kafka.status.clone().and_then(|status| status.initial_controllers);
+        if let (Some(before), Some(now)) = (&seen, &identity) {
+            assert_eq!(before, now, "the initial controllers changed");
+        }
+        seen = identity.or(seen);
+    }
+    assert!(seen.is_some());
+    assert_eq!(world.pools["brokers"].status.as_ref().unwrap().node_ids, Some(vec![0, 1, 2]));
+    assert_eq!(world.pools["controllers"].status.as_ref().unwrap().node_ids, Some(vec![3, 4, 5]));
+}
+
+#[test]
+fn a_converged_cluster_is_ready_and_causes_no_write() {
+    let mut world = converged();
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    assert_eq!(conditions(&world, "NotReady"), []);
+    let status = world.kafka.status.clone().unwrap();
+    assert_eq!(status.kafka_version.as_deref(), Some("4.1.1"));
+    assert_eq!(status.kafka_metadata_version.as_deref(), Some("4.1-IV1"));
+    assert_eq!(status.operator_last_successful_version.as_deref(), Some("0.1.0"));
+    assert_eq!(status.observed_generation, Some(1));
+    // Time alone changes nothing.
+    world.now += k8s_openapi::jiff::SignedDuration::from_hours(24);
+    world.entropy = Entropy([200; 32]);
+    assert!(is_quiet(&decide(&world)));
+}
+
+#[test]
+fn what_is_deleted_or_edited_by_hand_is_written_again_and_nothing_else() {
+    let whole = converged();
+    let mut world = whole.clone();
+    world.services.remove("my-cluster-kafka-bootstrap");
+    world.config_maps.remove("my-cluster-brokers-1");
+    let mut edited = (*whole.config_maps["my-cluster-brokers-2"]).clone();
+    edited.digest = None;
+    world.config_maps.insert("my-cluster-brokers-2".into(), Arc::new(edited));
+    world.pod_sets.remove("my-cluster-controllers");
+    let plan = decide(&world);
+    let written: Vec<_> = plan.objects.iter().map(karst_core::objects::Object::describe).collect();
+    assert_eq!(
+        written,
+        [
+            "Service my-cluster-kafka-bootstrap",
+            "ConfigMap my-cluster-brokers-1",
+            "ConfigMap my-cluster-brokers-2",
+            "StrimziPodSet my-cluster-controllers",
+        ]
+    );
+}
+
+#[test]
+fn controllers_form_the_quorum_until_they_are_seen_in_it_and_join_ever_after() {
+    let mut world = quickstart();
+    loop {
+        let plan = decide(&world);
+        if plan.facts.is_empty() && plan.objects.is_empty() {
+            break;
+        }
+        carry_out(&mut world, plan);
+    }
+    let formats = |world: &karst_core::world::World| {
+        ["my-cluster-controllers-3", "my-cluster-brokers-0"]
+            .map(|map| world.config_maps[map].storage_format.clone().unwrap())
+    };
+    assert_eq!(formats(&world), ["initial", "join"]);
+
+    run_pods(&mut world, true);
+    assert!(decide(&world).ask_kafka);
+    world.answer = KafkaAnswer::Silent("no route".into());
+    let plan = decide(&world);
+    assert!(plan.look_again.is_some(), "a silent Kafka is asked again");
+    carry_out(&mut world, plan);
+    assert_eq!(formats(&world), ["initial", "join"]);
+
+    world.answer = healthy_answer(&world);
+    let plan = decide(&world);
+    carry_out(&mut world, plan);
+    assert_eq!(formats(&world), ["join", "join"]);
+    world.answer = KafkaAnswer::NotAsked;
+    let plan = decide(&world);
+    carry_out(&mut world, plan);
+    assert_eq!(formats(&world), ["join", "join"]);
+}
+
+#[test]
+fn pools_and_kafka_may_come_in_any_order() {
+    let whole = converged();
+    let mut world = quickstart();
+    let pools = std::mem::take(&mut world.pools);
+    let plan = decide(&world);
+    assert_eq!(plan.objects, [], "nothing is made before the pools are there");
+    carry_out(&mut world, plan);
+    assert_eq!(conditions(&world, "Ready")[0].1, "PoolsMissing");
+
+    world.pools.insert("controllers".into(), Arc::clone(&pools["controllers"]));
+    let plan = decide(&world);
+    assert_eq!(plan.problems, [Problem::NoBroker]);
+    assert!(plan.facts.is_empty(), "ids are given when all is there");
+
+    world.pools = pools;
+    converge(&mut world);
+    for (name, pool) in &whole.pools {
+        assert_eq!(
+            world.pools[name].status.as_ref().unwrap().node_ids,
+            pool.status.as_ref().unwrap().node_ids
+        );
+    }
+    assert_eq!(world.pod_sets.keys().collect::<Vec<_>>(), whole.pod_sets.keys().collect::<Vec<_>>());
+    assert_eq!(world.config_maps.keys().collect::<Vec<_>>(), whole.config_maps.keys().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_recreated_kafka_resource_does_not_form_a_second_quorum_over_old_disks() {
+    let mut world = converged();
+    // The Kafka resource was deleted with all it owned, and created again; claims that are to stay are there.
+    edit_kafka(&mut world, |kafka| kafka.status = None);
+    world.pods.clear();
+    world.pod_sets.clear();
+    world.config_maps.clear();
+    let plan = decide(&world);
+    assert!(plan.facts.is_empty());
+    assert!(matches!(plan.problems.as_slice(), [Problem::UnknownQuorum { .. }]), "{:?}", plan.problems);
+
+    // The pools are new as well.
+    for pool in world.pools.values_mut() {
+        Arc::make_mut(pool).status = None;
+    }
+    let plan = decide(&world);
+    assert!(plan.facts.iter().all(|fact| !matches!(fact, Fact::Identity { .. })));
+    assert!(matches!(plan.problems.as_slice(), [Problem::ClaimsWithoutStatus { .. }]), "{:?}", plan.problems);
+
+    // With the disks gone too, it is a new cluster.
+    world.claims.clear();
+    converge(&mut world);
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+}
+
+#[test]
+fn a_cluster_of_another_operator_is_left_alone() {
+    let mut world = converged();
+    let mut set = (*world.pod_sets["my-cluster-brokers"]).clone();
+    set.meta.labels.insert("app.kubernetes.io/managed-by".into(), "strimzi-cluster-operator".into());
+    world.pod_sets.insert("my-cluster-brokers".into(), Arc::new(set));
+    world.config_maps.clear();
+    let plan = decide(&world);
+    assert_eq!(plan.objects, []);
+    carry_out(&mut world, plan);
+    assert_eq!(conditions(&world, "Ready")[0].1, "OtherOperator");
+}
+
+#[test]
+fn a_paused_cluster_is_not_changed_and_keeps_its_status() {
+    let mut world = converged();
+    let before = world.kafka.status.clone().unwrap();
+    edit_kafka(&mut world, |kafka| {
+        let annotations = kafka.metadata.annotations.get_or_insert_default();
+        annotations.insert("strimzi.io/pause-reconciliation".into(), "true".into());
+    });
+    world.config_maps.clear();
+    let plan = decide(&world);
+    assert_eq!(plan.objects, []);
+    carry_out(&mut world, plan);
+    let after = world.kafka.status.clone().unwrap();
+    assert_eq!(conditions(&world, "ReconciliationPaused")[0].0, "True");
+    assert_eq!(
+        (after.cluster_id, after.initial_controllers),
+        (before.cluster_id, before.initial_controllers)
+    );
+    assert_eq!((after.listeners, after.kafka_version), (before.listeners, before.kafka_version));
+    assert_eq!(after.observed_generation, before.observed_generation);
+}

@@ -1,0 +1,223 @@
+//! Bad input, and changes that cannot be made yet: a clear word, and nothing that runs is harmed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use karst_api as api;
+use karst_core::world::World;
+use support::*;
+
+/// The message on the cluster after an edit of one that runs, having checked that nothing that runs was touched.
+fn refused(edit: impl FnOnce(&mut api::Kafka)) -> String {
+    let mut world = converged();
+    edit_kafka(&mut world, edit);
+    let plan = decide(&world);
+    assert_eq!(plan.objects, []);
+    assert_eq!(plan.facts, []);
+    carry_out(&mut world, plan);
+    let (status, _, message) = conditions(&world, "Ready").remove(0);
+    assert_eq!(status, "False");
+    assert_eq!(world.kafka.status.as_ref().unwrap().observed_generation, world.kafka.metadata.generation);
+    message
+}
+
+#[test]
+fn an_unknown_version_is_refused_with_those_that_are_known() {
+    let message = refused(|kafka| kafka.spec.kafka.version = Some("2.8.0".into()));
+    assert!(message.contains("spec.kafka.version is '2.8.0'") && message.contains("4.1.1"), "{message}");
+}
+
+#[test]
+fn a_metadata_version_from_the_future_is_refused() {
+    let message = refused(|kafka| kafka.spec.kafka.metadata_version = Some("4.3-IV0".into()));
+    assert!(
+        message.contains("spec.kafka.metadataVersion is '4.3-IV0'") && message.contains("4.1-IV1"),
+        "{message}"
+    );
+}
+
+#[test]
+fn two_listeners_on_one_port_are_refused() {
+    let message = refused(|kafka| {
+        let mut second = kafka.spec.kafka.listeners[0].clone();
+        second.name = "other".into();
+        kafka.spec.kafka.listeners.push(second);
+    });
+    assert!(message.contains("spec.kafka.listeners[1].port is 9092"), "{message}");
+}
+
+#[test]
+fn authorization_that_would_not_be_enforced_is_refused() {
+    let authorization: api::Authorization =
+        serde_json::from_value(serde_json::json!({"type": "simple"})).unwrap();
+    let message = refused(|kafka| kafka.spec.kafka.authorization = Some(authorization));
+    assert!(message.contains("spec.kafka.authorization"), "{message}");
+}
+
+#[test]
+fn a_name_that_makes_others_too_long_is_refused() {
+    let mut world = quickstart();
+    let name = "a".repeat(60);
+    edit_kafka(&mut world, |kafka| kafka.metadata.name = Some(name.clone()));
+    world.key.name = name;
+    let plan = decide(&world);
+    assert_eq!(plan.facts, []);
+    carry_out(&mut world, plan);
+    let message = &conditions(&world, "Ready")[0].2;
+    assert!(message.contains("metadata.name") && message.contains("63"), "{message}");
+}
+
+#[test]
+fn clusters_without_controllers_or_brokers_wait_for_them() {
+    for (pool, role) in [("controllers", "controller"), ("brokers", "broker")] {
+        let mut world = quickstart();
+        world.pools.remove(pool);
+        let plan = decide(&world);
+        assert_eq!((plan.facts.len(), plan.objects.len()), (0, 0));
+        carry_out(&mut world, plan);
+        let (status, reason, message) = conditions(&world, "Ready").remove(0);
+        assert_eq!((status.as_str(), reason.as_str()), ("False", "PoolsMissing"));
+        assert!(message.contains(&format!("role {role}")), "{message}");
+    }
+}
+
+#[test]
+fn an_invalid_pool_of_a_new_cluster_stops_it_and_says_so_on_both() {
+    let mut world = quickstart();
+    edit_pool(&mut world, "brokers", |pool| pool.spec.replicas = -1);
+    let plan = decide(&world);
+    assert_eq!((plan.facts.len(), plan.objects.len()), (0, 0));
+    carry_out(&mut world, plan);
+    assert!(pool_conditions(&world, "brokers", "Ready")[0].2.contains("spec.replicas is -1"));
+    assert!(conditions(&world, "Ready")[0].2.contains("brokers"));
+}
+
+#[test]
+fn an_invalid_pool_of_a_running_cluster_keeps_running_and_does_not_hold_up_the_others() {
+    let mut world = converged();
+    edit_pool(&mut world, "brokers", |pool| pool.spec.roles.clear());
+    edit_pool(&mut world, "controllers", |pool| {
+        pool.spec.jvm_options = serde_json::from_value(serde_json::json!({"-Xmx": "300m"})).unwrap();
+    });
+    // Its roles are known from what runs, so make it invalid in another way as well.
+    edit_pool(&mut world, "brokers", |pool| pool.spec.replicas = -1);
+    let plan = decide(&world);
+    assert!(plan.objects.iter().all(|object| !object.describe().contains("brokers-")), "{:?}", plan.objects);
+    assert!(plan.objects.iter().any(|object| object.describe() == "ConfigMap my-cluster-controllers-3"));
+    carry_out(&mut world, plan);
+    assert!(conditions(&world, "Ready")[0].2.contains("pool 'brokers': spec.replicas is -1"));
+}
+
+/// What a change of a running pool is answered with; no node may come or go by it.
+fn held(pool: &str, edit: impl FnOnce(&mut api::KafkaNodePool)) -> String {
+    let mut world = converged();
+    let nodes =
+        |world: &World| world.pod_sets.values().flat_map(|set| set.pods.keys().cloned()).collect::<Vec<_>>();
+    let before = nodes(&world);
+    edit_pool(&mut world, pool, edit);
+    converge(&mut world);
+    assert_eq!(nodes(&world), before);
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    pool_conditions(&world, pool, "Warning").into_iter().map(|(_, _, message)| message).collect()
+}
+
+#[test]
+fn what_could_cost_data_is_held_and_said_on_the_pool() {
+    assert!(held("brokers", |pool| pool.spec.replicas = 1).contains("asks for 1 nodes and keeps 3"));
+    assert!(
+        held("controllers", |pool| pool.spec.replicas = 5).contains("asks for 5 controllers and keeps 3")
+    );
+    assert!(
+        held("controllers", |pool| pool.spec.replicas = 1).contains("asks for 1 controllers and keeps 3")
+    );
+    assert!(
+        held("brokers", |pool| pool.spec.roles.push(api::Role::Controller))
+            .contains("keeps its roles (broker)")
+    );
+    let smaller = serde_json::json!({"type": "ephemeral"});
+    let message = held("brokers", |pool| pool.spec.storage = serde_json::from_value(smaller).unwrap());
+    assert!(message.contains("keeps the storage"), "{message}");
+}
+
+#[test]
+fn brokers_can_be_added_with_the_lowest_free_ids() {
+    let mut world = converged();
+    edit_pool(&mut world, "brokers", |pool| pool.spec.replicas = 4);
+    converge(&mut world);
+    assert_eq!(world.pools["brokers"].status.as_ref().unwrap().node_ids, Some(vec![0, 1, 2, 6]));
+    assert_eq!(world.config_maps["my-cluster-brokers-6"].storage_format.as_deref(), Some("join"));
+}
+
+#[test]
+fn a_vanished_pool_keeps_its_nodes() {
+    let mut world = converged();
+    world.pools.remove("brokers");
+    let pods = world.pod_sets["my-cluster-brokers"].pods.len();
+    let plan = decide(&world);
+    carry_out(&mut world, plan);
+    assert_eq!(world.pod_sets["my-cluster-brokers"].pods.len(), pods);
+    assert!(conditions(&world, "Warning").iter().any(|(_, reason, _)| reason == "PoolGone"));
+}
+
+#[test]
+fn a_pool_of_another_cluster_is_refused() {
+    let mut world = converged();
+    edit_pool(&mut world, "brokers", |pool| {
+        pool.status.as_mut().unwrap().cluster_id = Some("another".into());
+    });
+    let plan = decide(&world);
+    assert_eq!(plan.facts, []);
+    carry_out(&mut world, plan);
+    assert!(pool_conditions(&world, "brokers", "Ready")[0].2.contains("belongs to another Kafka cluster"));
+    assert!(conditions(&world, "Ready")[0].2.contains("another"));
+}
+
+#[test]
+fn fields_and_settings_without_effect_are_named() {
+    let mut world = converged();
+    edit_kafka(&mut world, |kafka| {
+        kafka.spec.maintenance_time_windows = Some(vec!["* * * * *".into()]);
+        kafka.spec.kafka.config.get_or_insert_default().insert("node.id".into(), 7.into());
+        let mut tls = kafka.spec.kafka.listeners[0].clone();
+        (tls.name, tls.port, tls.tls) = ("tls".into(), 9093, true);
+        kafka.spec.kafka.listeners.push(tls);
+    });
+    converge(&mut world);
+    let warnings: Vec<_> = conditions(&world, "Warning").into_iter().map(|(_, _, message)| message).collect();
+    for part in ["spec.maintenanceTimeWindows", "node.id", "listener 'tls' is not served"] {
+        assert!(warnings.iter().any(|warning| warning.contains(part)), "{part} is not in {warnings:?}");
+    }
+}
+
+#[test]
+fn changed_settings_are_written_and_the_pods_that_lack_them_are_named() {
+    let mut world = converged();
+    edit_kafka(&mut world, |kafka| {
+        kafka.spec.kafka.config.get_or_insert_default().insert("log.retention.hours".into(), 1.into());
+    });
+    converge(&mut world);
+    let outdated =
+        conditions(&world, "Warning").into_iter().find(|(_, reason, _)| reason == "PodsOutdated").unwrap();
+    assert!(outdated.2.contains("my-cluster-brokers-0") && outdated.2.contains("my-cluster-controllers-5"));
+}
+
+#[test]
+fn a_cluster_without_pools_gets_a_virtual_one() {
+    let mut world = world(
+        "apiVersion: kafka.strimzi.io/v1beta2
+kind: Kafka
+metadata: {name: old}
+spec:
+  kafka:
+    version: 4.1.1
+    replicas: 3
+    storage: {type: persistent-claim, size: 1Gi}
+    listeners: [{name: plain, port: 9092, type: internal, tls: false}]
+    config: {default.replication.factor: 3, min.insync.replicas: 2}
+",
+    );
+    converge(&mut world);
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    let pods: Vec<_> = world.pods.keys().cloned().collect();
+    assert_eq!(pods, ["old-kafka-0", "old-kafka-1", "old-kafka-2"]);
+}

@@ -1,0 +1,272 @@
+//! A world that does what it is told: what a plan asks for becomes true, as a well-behaved Kubernetes would do it.
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use karst_api as api;
+use karst_core::digest::Digest;
+use karst_core::ids::Entropy;
+use karst_core::names::ClusterKey;
+use karst_core::objects::{Object, service_digest};
+use karst_core::plan::{Fact, Plan, plan};
+use karst_core::quorum::InitialControllers;
+use karst_core::world::{
+    ClaimView, ConfigMapView, KafkaAnswer, KafkaView, Meta, PodSetView, PodView, Replica, ServiceAccountView,
+    ServiceView, Settings, WantedPod, World,
+};
+use serde_json::Value;
+
+pub(crate) const NAMESPACE: &str = "myproject";
+
+/// The resources of a file of YAML documents, as a world in which nothing was done yet.
+pub(crate) fn world(yaml: &str) -> World {
+    let mut kafka = None;
+    let mut pools = BTreeMap::new();
+    for document in yaml.split("\n---\n").filter(|document| !document.trim().is_empty()) {
+        let value: Value = serde_saphyr::from_str(document).expect(document);
+        match value["kind"].as_str() {
+            Some("Kafka") => kafka = Some(serde_json::from_value::<api::Kafka>(value).expect(document)),
+            Some("KafkaNodePool") => {
+                let mut pool: api::KafkaNodePool = serde_json::from_value(value).expect(document);
+                fill(&mut pool.metadata, "pool");
+                pools.insert(pool.metadata.name.clone().unwrap(), Arc::new(pool));
+            }
+            other => panic!("unexpected kind {other:?}"),
+        }
+    }
+    let mut kafka = kafka.expect("a Kafka resource");
+    fill(&mut kafka.metadata, "kafka");
+    World {
+        key: ClusterKey { namespace: NAMESPACE.into(), name: kafka.metadata.name.clone().unwrap() },
+        kafka: Arc::new(kafka),
+        pools,
+        pod_sets: BTreeMap::new(),
+        pods: BTreeMap::new(),
+        config_maps: BTreeMap::new(),
+        services: BTreeMap::new(),
+        service_accounts: BTreeMap::new(),
+        claims: BTreeMap::new(),
+        answer: KafkaAnswer::NotAsked,
+        settings: Arc::new(Settings {
+            operator_version: "0.1.0".into(),
+            node_image: "docker.io/karst/operator:0.1.0".into(),
+            kafka_images: BTreeMap::new(),
+            image_pull_policy: None,
+            image_pull_secrets: Vec::new(),
+            cluster_domain: "cluster.local".into(),
+        }),
+        now: Timestamp::from_second(1_700_000_000).unwrap(),
+        entropy: Entropy([1; 32]),
+    }
+}
+
+/// The example that the README starts with.
+pub(crate) fn quickstart() -> World {
+    world(include_str!("../../../../deploy/examples/quickstart.yaml"))
+}
+
+fn fill(meta: &mut ObjectMeta, uid: &str) {
+    meta.namespace = Some(NAMESPACE.into());
+    meta.uid = Some(format!("uid-{uid}"));
+    meta.generation = Some(1);
+    meta.resource_version = Some("1".into());
+}
+
+/// Decides once.
+pub(crate) fn decide(world: &World) -> Plan {
+    plan(world).expect("a plan")
+}
+
+/// Changes the `Kafka` resource as a user would.
+pub(crate) fn edit_kafka(world: &mut World, edit: impl FnOnce(&mut api::Kafka)) {
+    let kafka = Arc::make_mut(&mut world.kafka);
+    edit(kafka);
+    kafka.metadata.generation = kafka.metadata.generation.map(|generation| generation + 1);
+}
+
+/// Changes a pool as a user would.
+pub(crate) fn edit_pool(world: &mut World, name: &str, edit: impl FnOnce(&mut api::KafkaNodePool)) {
+    let pool = Arc::make_mut(world.pools.get_mut(name).expect(name));
+    edit(pool);
+    pool.metadata.generation = pool.metadata.generation.map(|generation| generation + 1);
+}
+
+/// Does what one plan asks for.
+pub(crate) fn carry_out(world: &mut World, plan: Plan) {
+    for fact in &plan.facts {
+        write_fact(world, fact);
+    }
+    for object in plan.objects {
+        write_object(world, object);
+    }
+    for (pool, patch) in &plan.pool_statuses {
+        patch_pool(world, pool, &patch["status"]);
+    }
+    if let Some(patch) = &plan.status {
+        patch_kafka(world, &patch["status"]);
+    }
+}
+
+/// Makes one fact durable.
+pub(crate) fn write_fact(world: &mut World, fact: &Fact) {
+    match fact {
+        Fact::PoolNodes { pool, status } | Fact::PoolCluster { pool, status } => {
+            patch_pool(world, pool, status);
+        }
+        Fact::Identity { status } => patch_kafka(world, status),
+    }
+}
+
+fn merged<S: serde::Serialize + serde::de::DeserializeOwned>(old: Option<&S>, patch: &Value) -> S {
+    let mut value =
+        old.map(|old| serde_json::to_value(old).unwrap()).unwrap_or_else(|| serde_json::json!({}));
+    for (key, new) in patch.as_object().unwrap() {
+        if new.is_null() {
+            value.as_object_mut().unwrap().remove(key);
+        } else {
+            value[key] = new.clone();
+        }
+    }
+    serde_json::from_value(value).unwrap()
+}
+
+fn patch_kafka(world: &mut World, patch: &Value) {
+    let kafka = Arc::make_mut(&mut world.kafka);
+    kafka.status = Some(merged(kafka.status.as_ref(), patch));
+}
+
+fn patch_pool(world: &mut World, pool: &str, patch: &Value) {
+    let pool = Arc::make_mut(world.pools.get_mut(pool).expect(pool));
+    pool.status = Some(merged(pool.status.as_ref(), patch));
+}
+
+fn meta(meta: &ObjectMeta) -> Meta {
+    Meta {
+        name: meta.name.clone().unwrap(),
+        uid: format!("uid-{}", meta.name.as_ref().unwrap()),
+        resource_version: "1".into(),
+        labels: meta.labels.clone().unwrap_or_default(),
+        annotations: meta.annotations.clone().unwrap_or_default(),
+        owners: meta.owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect(),
+        deleting: false,
+    }
+}
+
+fn write_object(world: &mut World, object: Object) {
+    let meta = meta(object.meta());
+    let name = meta.name.clone();
+    match object {
+        Object::ServiceAccount(_) => {
+            world.service_accounts.insert(name, Arc::new(ServiceAccountView { meta }));
+        }
+        Object::Service(service) => {
+            let digest = service_digest(&service).ok();
+            world.services.insert(name, Arc::new(ServiceView { meta, digest }));
+        }
+        Object::ConfigMap(map) => {
+            let digest = Digest::of(&map.data).ok();
+            let storage_format = map.data.unwrap().get("storage.format").cloned();
+            world.config_maps.insert(name, Arc::new(ConfigMapView { meta, digest, storage_format }));
+        }
+        Object::Claim(_) => {
+            world.claims.insert(name, Arc::new(ClaimView { meta }));
+        }
+        Object::PodSet(set) => {
+            let digest = Digest::of(&set.spec).ok();
+            let pods = set.spec.pods.iter().map(wanted_pod).collect();
+            let view = PodSetView { meta, generation: 1, pods, digest, status: None };
+            world.pod_sets.insert(name, Arc::new(view));
+        }
+    }
+}
+
+fn wanted_pod(pod: &Value) -> (String, WantedPod) {
+    let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
+    let revision = karst_core::pods::revision(pod).map(str::to_owned);
+    (name, WantedPod { json: Arc::from(pod.to_string()), revision })
+}
+
+/// Starts the pods that the pod sets ask for and do not exist, and makes all pods ready or not.
+pub(crate) fn run_pods(world: &mut World, ready: bool) {
+    let wanted: Vec<_> = world.pod_sets.values().flat_map(|set| set.pods.clone()).collect();
+    for (name, pod) in wanted {
+        let value: Value = serde_json::from_str(&pod.json).unwrap();
+        let metadata: ObjectMeta = serde_json::from_value(value["metadata"].clone()).unwrap();
+        let running = world.pods.get(&name).map_or_else(|| meta(&metadata), |pod| pod.meta.clone());
+        let view = PodView { meta: running, phase: "Running".into(), ready, stuck: None };
+        world.pods.insert(name, Arc::new(view));
+    }
+}
+
+/// What Kafka answers when all initial controllers take part.
+pub(crate) fn healthy_answer(world: &World) -> KafkaAnswer {
+    let text = world.kafka.status.as_ref().unwrap().initial_controllers.as_ref().unwrap();
+    let initial = InitialControllers::parse(text).unwrap();
+    let voters = initial.iter().map(|controller| Replica {
+        node: controller.node,
+        directory: Some(controller.directory),
+        takes_part: true,
+    });
+    KafkaAnswer::Answered(KafkaView { voters: voters.collect(), metadata_level: Some(27) })
+}
+
+/// Decides and carries out until nothing is left to do. Returns how many plans did something.
+pub(crate) fn converge(world: &mut World) -> usize {
+    for round in 0..50 {
+        let plan = decide(world);
+        if plan.ask_kafka {
+            world.answer = healthy_answer(world);
+            continue;
+        }
+        if is_quiet(&plan) {
+            world.answer = KafkaAnswer::NotAsked;
+            return round;
+        }
+        carry_out(world, plan);
+        run_pods(world, true);
+    }
+    panic!("it never comes to rest");
+}
+
+/// Does a plan do nothing at all?
+pub(crate) fn is_quiet(plan: &Plan) -> bool {
+    plan.facts.is_empty()
+        && plan.objects.is_empty()
+        && plan.status.is_none()
+        && plan.pool_statuses.is_empty()
+        && !plan.ask_kafka
+}
+
+/// A cluster made from the example, at rest.
+pub(crate) fn converged() -> World {
+    let mut world = quickstart();
+    converge(&mut world);
+    world
+}
+
+/// The conditions of the cluster of a type: reason and message.
+pub(crate) fn conditions(world: &World, type_: &str) -> Vec<(String, String, String)> {
+    let status = world.kafka.status.clone().unwrap_or_default();
+    of_type(status.conditions, type_)
+}
+
+/// The conditions of a pool of a type.
+pub(crate) fn pool_conditions(world: &World, pool: &str, type_: &str) -> Vec<(String, String, String)> {
+    let status = world.pools[pool].status.clone().unwrap_or_default();
+    of_type(status.conditions, type_)
+}
+
+fn of_type(conditions: Option<Vec<api::Condition>>, type_: &str) -> Vec<(String, String, String)> {
+    conditions
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|condition| condition.type_.as_deref() == Some(type_))
+        .map(|condition| {
+            let text = |field: Option<String>| field.unwrap_or_default();
+            (text(condition.status), text(condition.reason), text(condition.message))
+        })
+        .collect()
+}

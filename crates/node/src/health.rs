@@ -1,0 +1,103 @@
+//! `GET /live` and `GET /ready`, for the kubelet. One line of text says why.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tracing::{debug, warn};
+
+use crate::ready::ReadinessProbe;
+
+/// A client that does not finish its request in this time is sent away.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// After a failed accept (no file descriptor left, say) the next one would fail as well: do not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the node is doing. Only a running Kafka can be asked whether it is ready.
+#[derive(Clone, Debug)]
+pub enum Phase {
+    Starting,
+    Formatting,
+    Running(Arc<ReadinessProbe>),
+    ShuttingDown,
+}
+
+impl Phase {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Formatting => "formatting",
+            Self::Running(_) => "running",
+            Self::ShuttingDown => "shutting down",
+        }
+    }
+}
+
+/// Answers until it is dropped.
+pub async fn serve(listener: TcpListener, phase: watch::Receiver<Phase>) -> Infallible {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(serve_connection(stream, phase.clone()))),
+            Err(error) => {
+                warn!("cannot accept a probe's connection: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve_connection(stream: TcpStream, phase: watch::Receiver<Phase>) {
+    let answer_request = service_fn(async |request: Request<Incoming>| {
+        Ok::<_, Infallible>(answer(request.method(), request.uri().path(), &phase).await)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_TIMEOUT)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), answer_request);
+    if let Err(error) = connection.await {
+        debug!("a probe's connection broke: {error}");
+    }
+}
+
+async fn answer(method: &Method, path: &str, phase: &watch::Receiver<Phase>) -> Response<Full<Bytes>> {
+    match (method, path) {
+        // The launcher ends with the JVM: that it answers at all is the proof of life, the text is for humans.
+        (&Method::GET, "/live") => text(StatusCode::OK, phase.borrow().name().to_owned()),
+        (&Method::GET, "/ready") => match readiness(phase).await {
+            Ok(()) => text(StatusCode::OK, "ready".to_owned()),
+            Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, why),
+        },
+        (_, "/live" | "/ready") => text(StatusCode::METHOD_NOT_ALLOWED, "only GET".to_owned()),
+        _ => text(StatusCode::NOT_FOUND, "there are only /live and /ready".to_owned()),
+    }
+}
+
+async fn readiness(phase: &watch::Receiver<Phase>) -> Result<(), String> {
+    // Taken out before anything is awaited: a borrowed phase would hold up the one who changes it.
+    let asked = phase.borrow().clone();
+    let Phase::Running(probe) = asked else { return Err(asked.name().to_owned()) };
+    let judgement = probe.check().await.map_err(|why| why.to_string());
+    // Kafka may have been told to stop while it was asked.
+    if matches!(*phase.borrow(), Phase::ShuttingDown) {
+        Err(Phase::ShuttingDown.name().to_owned())
+    } else {
+        judgement
+    }
+}
+
+fn text(status: StatusCode, line: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(line + "\n")));
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,22 @@
+//! `karst-node`: PID 1 of every Kafka container.
+//!
+//! It stands between an unmodified Kafka image and the operator: reads the node's mounted files ([`config`]), formats
+//! storage that needs it and refuses storage that is not this node's ([`mod@format`]), starts the JVM ([`jvm`]), passes signals
+//! on and collects the dead ([`supervise`]), and tells the kubelet whether the node is alive and useful ([`health`],
+//! [`ready`]). [`run`] is the one place where the order of these can be read.
+//!
+//! What it may not do: talk to Kubernetes, change a configuration, or delete anything on a disk.
+
+mod cached;
+pub mod config;
+pub mod format;
+pub mod health;
+pub mod install;
+pub mod jvm;
+pub mod listeners;
+pub mod meta;
+pub mod properties;
+pub mod ready;
+pub mod run;
+pub mod storage;
+pub mod supervise;

@@ -1,0 +1,84 @@
+//! The command line of the launcher.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Args, Parser, Subcommand};
+use karst_node::install::install;
+use karst_node::jvm::Paths;
+use karst_node::run::{Options, run};
+use tracing::{error, level_filters::LevelFilter};
+
+/// Formats, starts, watches and stops Kafka in its container.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Copy this executable to where the Kafka container will run it from.
+    Install { path: PathBuf },
+    /// Run Kafka to its end, and exit as it did.
+    Run(RunArgs),
+}
+
+#[derive(Debug, Args)]
+struct RunArgs {
+    /// The directory with the node's mounted configuration.
+    #[arg(long, env = "KARST_CONFIG_DIR", default_value = "/opt/kafka/custom-config")]
+    config_dir: PathBuf,
+    /// Where Kafka is installed; its jars are in `libs` below.
+    #[arg(long, env = "KARST_KAFKA_HOME", default_value = "/opt/kafka")]
+    kafka_home: PathBuf,
+    /// The Java executable, looked up on the PATH.
+    #[arg(long, env = "KARST_JAVA", default_value = "java")]
+    java: PathBuf,
+    /// Where a logging configuration that writes files writes them.
+    #[arg(long, env = "KARST_LOGS_DIR", default_value = "/tmp/kafka-logs")]
+    logs_dir: PathBuf,
+    /// The address that answers /live and /ready.
+    #[arg(long, env = "KARST_HTTP", default_value = "0.0.0.0:8080")]
+    http: SocketAddr,
+}
+
+impl RunArgs {
+    fn into_options(self, began: Instant) -> Options {
+        Options {
+            paths: Paths {
+                config_dir: self.config_dir,
+                kafka_home: self.kafka_home,
+                java: self.java,
+                logs_dir: self.logs_dir,
+            },
+            http: self.http,
+            began,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let began = Instant::now();
+    tracing_subscriber::fmt().with_max_level(LevelFilter::INFO).with_target(false).with_ansi(false).init();
+    let result = match Cli::parse().command {
+        Command::Install { path } => install(&path).map(|()| ExitCode::SUCCESS).map_err(Into::into),
+        Command::Run(arguments) => run_to_the_end(&arguments.into_options(began)),
+    };
+    result.unwrap_or_else(|error| {
+        error!("{error}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run_to_the_end(options: &Options) -> Result<ExitCode, Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(run(options));
+    // A name lookup that hangs must not keep the container alive.
+    runtime.shutdown_background();
+    Ok(ExitCode::from(result?.code()))
+}

@@ -1,0 +1,196 @@
+//! `karst-node run`: the life of one container, from its mounted files to Kafka's exit code, in order.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+use std::{fmt, io};
+
+use karst_kafka::DirectoryId;
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::config::{ConfigError, ConfigFiles, NodeConfig};
+use crate::format::{Decision, Formatting, QuorumOption, Refusal, decide, has_directory_id};
+use crate::health::{self, Phase};
+use crate::jvm::{self, Paths};
+use crate::ready::ReadinessProbe;
+use crate::storage;
+use crate::supervise::{Ending, Supervisor};
+
+/// Where to find and serve things.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub paths: Paths,
+    pub http: SocketAddr,
+    /// When the process began, for the line that tells how long Kafka was kept waiting.
+    pub began: Instant,
+}
+
+/// Why Kafka was not started, or its end is not known.
+#[derive(Debug, Error)]
+pub enum RunError {
+    #[error("cannot install signal handlers: {0}")]
+    Signals(io::Error),
+    #[error("cannot listen on {address} for probes: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error("the node's configuration in {} cannot be used: {source}", dir.display())]
+    Config { dir: PathBuf, source: ConfigError },
+    #[error("Kafka is not started, and nothing on its disks was changed:{}", one_per_line(.0))]
+    Refused(Vec<Refusal>),
+    #[error("cannot run {}: {source}; is it the Kafka image, with Java on the PATH?", java.display())]
+    Java { java: PathBuf, source: io::Error },
+    #[error("Kafka's storage tool failed with {0}; its own words are above. Kafka is not started")]
+    FormatFailed(Ending),
+    #[error("Kafka's storage tool reported success, but {} not formatted. Kafka is not started", join(.0))]
+    StillUnformatted(Vec<PathBuf>),
+    #[error("Kafka's storage tool reported success, but Kafka is not started on what it left:{}", one_per_line(.0))]
+    FormattedWrongly(Vec<Refusal>),
+    #[error(
+        "Kafka's storage tool did not give {} the directory id {expected} that the other initial controllers were told. \
+         Kafka is not started: it could never join the quorum", dir.display()
+    )]
+    WrongDirectoryId { dir: PathBuf, expected: DirectoryId },
+}
+
+/// What became of the formatting.
+enum Prepared {
+    /// Every directory is formatted for this node: Kafka may start.
+    Ready,
+    /// A signal asked to stop meanwhile.
+    Stopped(Ending),
+}
+
+/// Runs Kafka to its end.
+///
+/// # Errors
+/// When Kafka could not, or must not, be started.
+pub async fn run(options: &Options) -> Result<Ending, RunError> {
+    let mut supervisor = Supervisor::install().map_err(RunError::Signals)?;
+    let (phase, seen) = watch::channel(Phase::Starting);
+    let listener =
+        listen(options.http).await.map_err(|source| RunError::Listen { address: options.http, source })?;
+    tokio::spawn(health::serve(listener, seen));
+
+    let config = read_config(&options.paths)?;
+    let node = Node { config: &config, options, phase: &phase };
+    match node.prepare_storage(&mut supervisor).await? {
+        Prepared::Ready => node.run_kafka(&mut supervisor).await,
+        Prepared::Stopped(ending) => Ok(ending),
+    }
+}
+
+async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address).await?;
+    info!("answering probes on {}", listener.local_addr()?);
+    Ok(listener)
+}
+
+fn read_config(paths: &Paths) -> Result<NodeConfig, RunError> {
+    ConfigFiles::read(&paths.config_dir)
+        .and_then(|files| NodeConfig::parse(&files))
+        .map_err(|source| RunError::Config { dir: paths.config_dir.clone(), source })
+}
+
+struct Node<'a> {
+    config: &'a NodeConfig,
+    options: &'a Options,
+    phase: &'a watch::Sender<Phase>,
+}
+
+impl Node<'_> {
+    async fn prepare_storage(&self, supervisor: &mut Supervisor) -> Result<Prepared, RunError> {
+        match decide(self.config, &storage::inspect_all(&self.config.log_dirs)) {
+            Decision::AlreadyFormatted => Ok(Prepared::Ready),
+            Decision::Refuse(refusals) => Err(RunError::Refused(refusals)),
+            Decision::Format(formatting) => self.format(supervisor, &formatting).await,
+        }
+    }
+
+    async fn format(
+        &self,
+        supervisor: &mut Supervisor,
+        formatting: &Formatting,
+    ) -> Result<Prepared, RunError> {
+        announce(formatting);
+        self.phase.send_replace(Phase::Formatting);
+        let mut command = jvm::format_command(self.config, &self.options.paths, &formatting.quorum);
+        let mut stopped = false;
+        let ending = supervisor
+            .run(&mut command, || {
+                stopped = true;
+                self.phase.send_replace(Phase::ShuttingDown);
+            })
+            .await
+            .map_err(|source| self.java_error(source))?;
+        if stopped {
+            return Ok(Prepared::Stopped(ending));
+        }
+        if ending != Ending::Exited(0) {
+            return Err(RunError::FormatFailed(ending));
+        }
+        self.verify_formatted(&formatting.quorum).map(|()| Prepared::Ready)
+    }
+
+    /// The tool skips what it cannot read and reports success all the same; Kafka would start with fewer disks.
+    fn verify_formatted(&self, quorum: &QuorumOption) -> Result<(), RunError> {
+        match decide(self.config, &storage::inspect_all(&self.config.log_dirs)) {
+            Decision::AlreadyFormatted => {}
+            Decision::Format(rest) => return Err(RunError::StillUnformatted(rest.directories)),
+            Decision::Refuse(refusals) => return Err(RunError::FormattedWrongly(refusals)),
+        }
+        let metadata = self.config.log_dirs.metadata();
+        match quorum {
+            QuorumOption::InitialControllers { own_directory, .. }
+                if !has_directory_id(&storage::inspect(metadata), *own_directory) =>
+            {
+                Err(RunError::WrongDirectoryId { dir: metadata.to_owned(), expected: *own_directory })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn run_kafka(&self, supervisor: &mut Supervisor) -> Result<Ending, RunError> {
+        let mut command = jvm::kafka_command(self.config, &self.options.paths);
+        info!("starting Kafka, {} ms after the container's start", self.options.began.elapsed().as_millis());
+        self.phase.send_replace(Phase::Running(Arc::new(ReadinessProbe::new(self.config))));
+        let ending = supervisor
+            .run(&mut command, || {
+                self.phase.send_replace(Phase::ShuttingDown);
+            })
+            .await
+            .map_err(|source| self.java_error(source))?;
+        info!("Kafka ended with {ending}");
+        Ok(ending)
+    }
+
+    fn java_error(&self, source: io::Error) -> RunError {
+        RunError::Java { java: self.options.paths.java.clone(), source }
+    }
+}
+
+fn announce(formatting: &Formatting) {
+    let directories = join(&formatting.directories);
+    match &formatting.quorum {
+        QuorumOption::Static => info!("formatting {directories} for a static quorum"),
+        QuorumOption::InitialControllers { own_directory, .. } => {
+            info!("formatting {directories} as an initial controller with directory id {own_directory}");
+        }
+        QuorumOption::NoInitialControllers(why @ crate::format::WhyNotInitial::MetadataLost) => {
+            warn!("formatting {directories} without initial controllers: {why}");
+        }
+        QuorumOption::NoInitialControllers(why) => {
+            info!("formatting {directories} without initial controllers: {why}");
+        }
+    }
+}
+
+fn join(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn one_per_line(items: &[impl fmt::Display]) -> String {
+    items.iter().map(|item| format!("\n  {item}")).collect()
+}

@@ -1,0 +1,191 @@
+//! Looks at the node's directories, and only looks: what is found is judged in [`crate::format`].
+
+use std::ffi::OsStr;
+use std::fs::{self, DirEntry};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::config::LogDirs;
+use crate::format::Contents;
+use crate::meta::{self, MetaProperties};
+
+/// The directory that `mkfs` leaves at the root of a file system.
+const LOST_AND_FOUND: &str = "lost+found";
+
+/// Kafka's directory for the metadata log.
+const METADATA_LOG: &str = "__cluster_metadata-0";
+
+/// The snapshot at offset 0 and epoch 0, which the storage tool writes for the first voters of a quorum only.
+const FIRST_VOTERS: &str = "00000000000000000000-0000000000.checkpoint";
+
+/// How many names are shown of a directory that is nobody's.
+const NAMES_SHOWN: usize = 5;
+
+/// What each of the node's directories holds.
+#[must_use]
+pub fn inspect_all(dirs: &LogDirs) -> Vec<(PathBuf, Contents)> {
+    dirs.all().iter().map(|path| (path.clone(), inspect(path))).collect()
+}
+
+/// What one directory holds.
+#[must_use]
+pub fn inspect(dir: &Path) -> Contents {
+    try_inspect(dir).unwrap_or_else(|error| Contents::Unreadable(error.to_string()))
+}
+
+/// The directory id that the node was formatted with, if there is one that can be read.
+#[must_use]
+pub fn directory_id(metadata_dir: &Path) -> Option<karst_kafka::DirectoryId> {
+    let bytes = fs::read(metadata_dir.join(meta::FILE_NAME)).ok()?;
+    MetaProperties::parse(&bytes).ok()?.directory_id
+}
+
+fn try_inspect(dir: &Path) -> io::Result<Contents> {
+    if let Some(mark) = unless_absent(fs::read(dir.join(meta::FILE_NAME)))? {
+        return Ok(Contents::Marked(mark));
+    }
+    let entries = match unless_absent(fs::read_dir(dir))? {
+        Some(entries) => entries.collect::<io::Result<Vec<_>>>()?,
+        None => return Ok(Contents::Empty),
+    };
+    let entries: Vec<DirEntry> =
+        entries.into_iter().filter(|entry| entry.file_name() != LOST_AND_FOUND).collect();
+    if entries.is_empty() {
+        return Ok(Contents::Empty);
+    }
+    for entry in &entries {
+        if !is_left_by_the_storage_tool(entry)? {
+            return Ok(Contents::Unmarked(some_names(&entries)));
+        }
+    }
+    Ok(Contents::InterruptedFormat {
+        first_voters_written: dir.join(METADATA_LOG).join(FIRST_VOTERS).exists(),
+    })
+}
+
+fn unless_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The tool writes `meta.properties` last; these are the files it writes before. A Kafka that ran leaves others too: log
+/// segments, its vote, checkpoints of offsets.
+fn is_left_by_the_storage_tool(entry: &DirEntry) -> io::Result<bool> {
+    let name = entry.file_name();
+    if name == METADATA_LOG && entry.file_type()?.is_dir() {
+        for inner in fs::read_dir(entry.path())? {
+            if !is_bootstrap_snapshot(&inner?.file_name()) {
+                return Ok(false);
+            }
+        }
+        return Ok(true);
+    }
+    Ok(name == "bootstrap.checkpoint" || name == "bootstrap.checkpoint.tmp" || name == "meta.properties.tmp")
+}
+
+/// The snapshot of the first voters, finished or not.
+fn is_bootstrap_snapshot(name: &OsStr) -> bool {
+    const UNFINISHED: (&str, &str) = ("00000000000000000000-0000000000-", ".checkpoint.part");
+    name.to_str().is_some_and(|name| {
+        name == FIRST_VOTERS || (name.starts_with(UNFINISHED.0) && name.ends_with(UNFINISHED.1))
+    })
+}
+
+fn some_names(entries: &[DirEntry]) -> Vec<String> {
+    let mut names: Vec<String> =
+        entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    if names.len() > NAMES_SHOWN {
+        let more = names.len() - NAMES_SHOWN;
+        names.truncate(NAMES_SHOWN);
+        names.push(format!("and {more} more"));
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory with these files in it; a name may have one folder before it.
+    fn dir_with(files: &[&str]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = dir.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "content").unwrap();
+        }
+        dir
+    }
+
+    fn inspect_files(files: &[&str]) -> Contents {
+        inspect(dir_with(files).path())
+    }
+
+    #[test]
+    fn a_missing_directory_and_an_empty_one_are_alike() {
+        let dir = dir_with(&[]);
+        assert_eq!(inspect(dir.path()), Contents::Empty);
+        assert_eq!(inspect(&dir.path().join("missing")), Contents::Empty);
+    }
+
+    #[test]
+    fn a_fresh_file_system_is_empty() {
+        let dir = dir_with(&[]);
+        fs::create_dir(dir.path().join(LOST_AND_FOUND)).unwrap();
+        assert_eq!(inspect(dir.path()), Contents::Empty);
+    }
+
+    #[test]
+    fn a_mark_is_read_whatever_else_is_there() {
+        let contents = inspect_files(&["meta.properties", "orders-0/00000000000000000000.log"]);
+        assert_eq!(contents, Contents::Marked(b"content".to_vec()));
+    }
+
+    #[test]
+    fn what_a_killed_storage_tool_leaves_is_recognised() {
+        for (files, first_voters_written) in [
+            (&["bootstrap.checkpoint.tmp"][..], false),
+            (&["bootstrap.checkpoint", "meta.properties.tmp"], false),
+            (
+                &[
+                    "bootstrap.checkpoint",
+                    "__cluster_metadata-0/00000000000000000000-0000000000-1234.checkpoint.part",
+                ],
+                false,
+            ),
+            (
+                &["bootstrap.checkpoint", "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"],
+                true,
+            ),
+        ] {
+            let remains = Contents::InterruptedFormat { first_voters_written };
+            assert_eq!(inspect_files(files), remains, "{files:?}");
+        }
+    }
+
+    #[test]
+    fn a_metadata_log_that_was_ever_written_is_data() {
+        for file in ["00000000000000000000.log", "quorum-state", "00000000000000000042-0000000001.checkpoint"]
+        {
+            let contents = inspect_files(&["bootstrap.checkpoint", &format!("__cluster_metadata-0/{file}")]);
+            assert!(matches!(contents, Contents::Unmarked(_)), "{file}: {contents:?}");
+        }
+    }
+
+    #[test]
+    fn unknown_content_is_shown_by_name_but_not_all_of_it() {
+        assert_eq!(inspect_files(&["b", "a"]), Contents::Unmarked(vec!["a".to_owned(), "b".to_owned()]));
+        let Contents::Unmarked(names) = inspect_files(&["a", "b", "c", "d", "e", "f", "g"]) else { panic!() };
+        assert_eq!(names, ["a", "b", "c", "d", "e", "and 2 more"]);
+    }
+
+    #[test]
+    fn a_file_in_place_of_a_directory_is_an_error() {
+        let dir = dir_with(&["file"]);
+        assert!(matches!(inspect(&dir.path().join("file")), Contents::Unreadable(_)));
+    }
+}

@@ -1,0 +1,218 @@
+//! The launcher as a process: what it runs, what it refuses, how it stops, what it answers.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
+
+mod support;
+
+use nix::sys::signal::Signal;
+use support::{CLUSTER_ID, DIRECTORY_ID, TestNode, eventually, parent_of};
+
+/// Formats when asked to; as Kafka it ends at once and well.
+const WELL_BEHAVED: &str = "if [ $class = tool ]; then format_storage; fi";
+
+/// A Kafka that takes its time to stop: on a signal it says which, then waits on the pipe `stop`.
+const STOPS_SLOWLY: &str = r"
+stop() { echo $1 > $dir/signal.tmp; mv $dir/signal.tmp $dir/signal; read _ < $dir/stop; kill $waiter; exit $2; }
+trap 'stop TERM 143' TERM
+trap 'stop INT 130' INT
+trap 'stop HUP 129' HUP
+trap 'touch $dir/stacks' QUIT
+sleep 60 & waiter=$!
+touch $dir/started
+while :; do wait $waiter; done";
+
+#[test]
+fn a_formatted_node_starts_kafka_at_once() {
+    let node = TestNode::new(WELL_BEHAVED).formatted();
+    let (code, output) = node.run();
+    assert_eq!(code, 0, "{output}");
+    let calls = node.java_calls();
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    assert!(calls[0].contains("-Xmx64m"), "{calls:?}");
+    let server_config = node.path("config/server.config");
+    assert!(calls[0].ends_with(&format!("kafka.Kafka {}", server_config.display())), "{calls:?}");
+}
+
+#[test]
+fn an_empty_disk_is_formatted_before_kafka_starts() {
+    let node = TestNode::new(WELL_BEHAVED);
+    let (code, output) = node.run();
+    assert_eq!(code, 0, "{output}");
+    let calls = node.java_calls();
+    assert_eq!(calls.len(), 2, "{calls:?}");
+    assert!(calls[0].contains(&format!("StorageTool format --cluster-id={CLUSTER_ID} ")), "{calls:?}");
+    assert!(calls[0].ends_with(&format!("--initial-controllers=3@localhost:1:{DIRECTORY_ID}")), "{calls:?}");
+    assert!(calls[1].contains(" kafka.Kafka "), "{calls:?}");
+    assert!(output.contains("as an initial controller"), "{output}");
+}
+
+#[test]
+fn a_node_formats_only_once() {
+    let node = TestNode::new(WELL_BEHAVED);
+    node.run();
+    node.run();
+    let formats = node.java_calls().iter().filter(|call| call.contains("StorageTool")).count();
+    assert_eq!((formats, node.java_calls().len()), (1, 3));
+}
+
+#[test]
+fn the_launcher_ends_as_kafka_did() {
+    for (java, code) in [("exit 7", 7), ("kill -KILL $$", 137), ("kill -SEGV $$", 139)] {
+        assert_eq!(TestNode::new(java).formatted().run().0, code, "{java}");
+    }
+}
+
+#[test]
+fn a_foreign_disk_is_refused_and_java_is_never_called() {
+    for (node, clue) in [
+        (TestNode::new(WELL_BEHAVED).formatted_for("other", 3), "cluster.id=other"),
+        (TestNode::new(WELL_BEHAVED).formatted_for(CLUSTER_ID, 4), "node.id=4"),
+    ] {
+        let (code, output) = node.run();
+        assert_eq!(code, 1);
+        assert!(output.contains(clue) && output.contains(&node.data().display().to_string()), "{output}");
+        assert!(node.java_calls().is_empty());
+    }
+}
+
+#[test]
+fn data_without_a_mark_is_refused() {
+    let node = TestNode::new(WELL_BEHAVED);
+    std::fs::create_dir_all(node.data().join("orders-0")).unwrap();
+    let (code, output) = node.run();
+    assert_eq!(code, 1);
+    assert!(output.contains("orders-0") && output.contains("no meta.properties"), "{output}");
+    assert!(node.java_calls().is_empty());
+}
+
+#[test]
+fn a_broken_configuration_is_named() {
+    let node = TestNode::new(WELL_BEHAVED).formatted();
+    node.write("config/storage.format", "maybe");
+    let (code, output) = node.run();
+    assert_eq!(code, 1);
+    assert!(output.contains("`storage.format` is \"maybe\""), "{output}");
+    assert!(node.java_calls().is_empty());
+}
+
+#[test]
+fn kafka_is_not_started_when_formatting_fails() {
+    let node = TestNode::new("echo no space left; exit 3");
+    let (code, output) = node.run();
+    assert_eq!(code, 1);
+    assert!(output.contains("no space left") && output.contains("exit code 3"), "{output}");
+    assert_eq!(node.java_calls().len(), 1);
+}
+
+#[test]
+fn a_storage_tool_that_only_claims_success_is_not_believed() {
+    let node = TestNode::new("exit 0");
+    let (code, output) = node.run();
+    assert_eq!(code, 1);
+    assert!(output.contains("reported success, but"), "{output}");
+    assert_eq!(node.java_calls().len(), 1);
+}
+
+#[test]
+fn a_founder_with_another_directory_id_is_not_started() {
+    let node = TestNode::new("format_storage Anjr8banTey_LqVZsppzYg");
+    let (code, output) = node.run();
+    assert_eq!(code, 1);
+    assert!(output.contains(DIRECTORY_ID), "{output}");
+    assert_eq!(node.java_calls().len(), 1);
+}
+
+#[test]
+fn a_missing_java_is_named() {
+    let node = TestNode::new(WELL_BEHAVED).formatted();
+    std::fs::remove_file(node.path("java")).unwrap();
+    let (code, output) = node.run();
+    assert_eq!(code, 1);
+    assert!(output.contains(&node.path("java").display().to_string()), "{output}");
+}
+
+#[test]
+fn a_signal_to_stop_is_passed_on_and_the_orderly_end_awaited() {
+    for (signal, name, code) in
+        [(Signal::SIGTERM, "TERM", 143), (Signal::SIGINT, "INT", 130), (Signal::SIGHUP, "HUP", 129)]
+    {
+        let node = TestNode::new(STOPS_SLOWLY).formatted().with_pipe("stop");
+        let mut launched = node.launch();
+        launched.await_file("started");
+        launched.signal(signal);
+        launched.await_file("signal");
+        assert_eq!(node.read("signal").trim(), name);
+        assert_eq!(launched.get("/ready"), (503, "shutting down".to_owned()));
+        assert_eq!(launched.get("/live").0, 200);
+        node.release("stop");
+        assert_eq!(launched.exit_code(), code);
+    }
+}
+
+#[test]
+fn a_request_for_stacks_does_not_stop_anything() {
+    let node = TestNode::new(STOPS_SLOWLY).formatted().with_pipe("stop");
+    let mut launched = node.launch();
+    launched.await_file("started");
+    launched.signal(Signal::SIGQUIT);
+    launched.await_file("stacks");
+    assert_eq!(launched.get("/live"), (200, "running".to_owned()));
+    launched.signal(Signal::SIGTERM);
+    node.release("stop");
+    assert_eq!(launched.exit_code(), 143);
+}
+
+#[test]
+fn a_stop_during_formatting_is_not_followed_by_a_start() {
+    let node = TestNode::new(STOPS_SLOWLY).with_pipe("stop");
+    let mut launched = node.launch();
+    launched.await_file("started");
+    assert_eq!(launched.get("/live"), (200, "formatting".to_owned()));
+    assert_eq!(launched.get("/ready"), (503, "formatting".to_owned()));
+    launched.signal(Signal::SIGTERM);
+    node.release("stop");
+    assert_eq!(launched.exit_code(), 143);
+    assert_eq!(node.java_calls().len(), 1, "{:?}", node.java_calls());
+}
+
+#[test]
+fn orphans_are_adopted_and_collected_while_kafka_runs() {
+    let adopts = r"
+(sh -c 'read _ < $0/orphan' $dir & echo $! > $dir/orphan_pid.tmp; mv $dir/orphan_pid.tmp $dir/orphan_pid)
+read _ < $dir/stop";
+    let node = TestNode::new(adopts).formatted().with_pipe("stop").with_pipe("orphan");
+    let mut launched = node.launch();
+    launched.await_file("orphan_pid");
+    let orphan: i32 = node.read("orphan_pid").trim().parse().unwrap();
+    eventually("the launcher adopts the orphan", || parent_of(orphan) == Some(launched.pid()));
+    node.release("orphan");
+    eventually("the dead orphan is collected", || parent_of(orphan).is_none());
+    node.release("stop");
+    assert_eq!(launched.exit_code(), 0);
+}
+
+#[test]
+fn a_kafka_that_does_not_answer_is_alive_but_not_ready() {
+    let node = TestNode::new(STOPS_SLOWLY).formatted().with_pipe("stop");
+    let mut launched = node.launch();
+    launched.await_file("started");
+    assert_eq!(launched.get("/live"), (200, "running".to_owned()));
+    let (status, why) = launched.get("/ready");
+    assert_eq!(status, 503);
+    assert!(why.contains("127.0.0.1:1"), "{why}");
+    launched.signal(Signal::SIGTERM);
+    node.release("stop");
+    assert_eq!(launched.exit_code(), 143);
+}
+
+#[test]
+fn only_the_two_questions_are_answered() {
+    let node = TestNode::new(STOPS_SLOWLY).formatted().with_pipe("stop");
+    let mut launched = node.launch();
+    launched.await_file("started");
+    assert_eq!(launched.get("/").0, 404);
+    assert_eq!(launched.request("POST", "/live").0, 405);
+    launched.signal(Signal::SIGTERM);
+    node.release("stop");
+    assert_eq!(launched.exit_code(), 143);
+}
