@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use karst_api as api;
 
@@ -266,6 +267,14 @@ fn uses_pools(kafka: &api::Kafka) -> bool {
     }
 }
 
+/// The names of the pools that make up a cluster.
+pub fn pool_names<'a>(
+    kafka: &api::Kafka,
+    pools: &'a BTreeMap<String, Arc<api::KafkaNodePool>>,
+) -> Vec<&'a str> {
+    if uses_pools(kafka) { pools.keys().map(String::as_str).collect() } else { vec![VIRTUAL_POOL] }
+}
+
 fn resolve_pools(world: &World, resolved: &mut Resolved) -> Vec<Pool> {
     let spec = &world.kafka.spec.kafka;
     let wanted: Vec<Wanted<'_>> = if uses_pools(&world.kafka) {
@@ -435,6 +444,11 @@ fn pool_name_problems(world: &World, wanted: &Wanted<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     if !names::is_host_label(wanted.name) {
         problems.push(Problem::BadName { name: wanted.name.to_owned() });
+    }
+    let pod_set = world.key.pod_set(wanted.name);
+    if let Some(other) = world.taken.get(&pod_set) {
+        let (name, other) = (wanted.name.to_owned(), other.name.clone());
+        problems.push(Problem::NameTaken { name, made: pod_set, other });
     }
     // Room for ids up to 9999, so that a pool does not stop growing because of its name.
     problems.extend(too_long(wanted.name, world.key.pod(wanted.name, NodeId(9999))));

@@ -18,6 +18,13 @@ pub enum PodAction {
         /// The pod, as JSON.
         pod: Arc<str>,
     },
+    /// A pod that is listed lost its owner, and would not go with it.
+    Adopt {
+        /// Its name.
+        name: String,
+        /// Which one.
+        uid: String,
+    },
     /// A pod ended for good; its place is needed for a new one.
     Replace {
         /// Its name.
@@ -52,6 +59,10 @@ pub fn plan(set: &PodSetView, pods: &[Arc<PodView>]) -> PodSetPlan {
                 phase: pod.phase.clone(),
             }),
             Some(pod) => {
+                // A pod with another owner goes with that one: its place is filled then.
+                if pod.meta.owners.is_empty() {
+                    actions.push(PodAction::Adopt { name: name.clone(), uid: pod.meta.uid.clone() });
+                }
                 ready += i32::from(pod.ready);
                 current += i32::from(pod.is_current(wanted));
             }
@@ -85,7 +96,8 @@ mod tests {
     }
 
     fn pod(name: &str, phase: &str) -> Arc<PodView> {
-        let meta = Meta { name: name.into(), uid: format!("uid-{name}"), ..Meta::default() };
+        let owners = vec!["uid-set".into()];
+        let meta = Meta { name: name.into(), uid: format!("uid-{name}"), owners, ..Meta::default() };
         Arc::new(PodView { meta, phase: phase.into(), ready: phase == "Running", stuck: None })
     }
 
@@ -115,6 +127,15 @@ mod tests {
         let mut going = set(&["a-0"]);
         going.meta.deleting = true;
         assert_eq!(plan(&going, &[]).actions, []);
+    }
+
+    #[test]
+    fn an_orphan_is_adopted_and_a_pod_of_another_owner_is_not() {
+        let mut orphan = (*pod("a-0", "Running")).clone();
+        orphan.meta.owners.clear();
+        let pods = [Arc::new(orphan), pod("a-1", "Running")];
+        let adopt = PodAction::Adopt { name: "a-0".into(), uid: "uid-a-0".into() };
+        assert_eq!(plan(&set(&["a-0", "a-1"]), &pods).actions, [adopt]);
     }
 
     #[test]

@@ -26,6 +26,18 @@ pub enum Problem {
         /// The object's name that is too long.
         made: String,
     },
+    /// Another cluster has the name.
+    #[error(
+        "metadata.name is '{name}': the StrimziPodSet '{made}', which is made of it, belongs to the Kafka '{other}'; choose another name"
+    )]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// The pod set.
+        made: String,
+        /// The cluster that has it.
+        other: String,
+    },
     /// A version that is not in the table.
     #[error("spec.kafka.version is '{version}', which is not supported; supported are {list}", list = versions::supported_list())]
     UnknownVersion {

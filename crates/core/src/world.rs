@@ -195,6 +195,8 @@ pub struct World {
     pub pools: BTreeMap<String, Arc<api::KafkaNodePool>>,
     /// Its pod sets.
     pub pod_sets: BTreeMap<String, Arc<PodSetView>>,
+    /// Names that its pod sets would have, and that pod sets of other clusters have already.
+    pub taken: BTreeMap<String, ClusterKey>,
     /// Its pods.
     pub pods: BTreeMap<String, Arc<PodView>>,
     /// Its ConfigMaps.

@@ -68,6 +68,19 @@ fn a_name_that_makes_others_too_long_is_refused() {
 }
 
 #[test]
+fn a_pool_whose_pods_would_be_those_of_another_cluster_is_refused() {
+    // Kafka 'my' with a pool 'cluster-brokers' makes the same names as 'my-cluster' with 'brokers'.
+    let mut world = quickstart();
+    let other = karst_core::names::ClusterKey { namespace: NAMESPACE.into(), name: "my".into() };
+    world.taken.insert("my-cluster-brokers".into(), other);
+    let plan = decide(&world);
+    assert_eq!((plan.facts.len(), plan.objects.len()), (0, 0));
+    carry_out(&mut world, plan);
+    let message = &pool_conditions(&world, "brokers", "Ready")[0].2;
+    assert!(message.contains("metadata.name is 'brokers'") && message.contains("Kafka 'my'"), "{message}");
+}
+
+#[test]
 fn clusters_without_controllers_or_brokers_wait_for_them() {
     for (pool, role) in [("controllers", "controller"), ("brokers", "broker")] {
         let mut world = quickstart();

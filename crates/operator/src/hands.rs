@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
-use karst_core::names::{CLUSTER_LABEL, ClusterKey};
+use karst_core::names::{CLUSTER_LABEL, ClusterKey, KIND_LABEL};
 use karst_core::objects::Object;
 use karst_core::plan::Fact;
 use karst_core::podset::PodAction;
@@ -204,7 +204,8 @@ impl Hands {
 
     async fn none_exist<K: Indexed>(&self, key: &ClusterKey) -> Result<(), Failure> {
         let kind = K::kind(&());
-        let parameters = ListParams::default().labels(&format!("{CLUSTER_LABEL}={}", key.name)).limit(1);
+        let labels = format!("{CLUSTER_LABEL}={},{KIND_LABEL}=Kafka", key.name);
+        let parameters = ListParams::default().labels(&labels).limit(1);
         let api: Api<PartialObjectMeta<K>> = Api::namespaced(self.client.clone(), &key.namespace);
         let what = format!("could not look for objects of kind {kind}");
         let found = self.call(&what, api.list(&parameters)).await?;
@@ -250,6 +251,16 @@ impl Hands {
     ) -> Result<(), Failure> {
         match action {
             PodAction::Create { name, pod } => self.create_pod(namespace, set, name, pod).await,
+            PodAction::Adopt { name, uid } => {
+                tracing::info!(pod = %name, "taking over a pod without an owner");
+                let only_this = json!({ "uid": uid, "ownerReferences": [owner(set)] });
+                let patch = Patch::Merge(json!({ "metadata": only_this }));
+                let what = format!("could not take over pod {name}");
+                let api: Api<PodWire> = self.api(namespace);
+                let adopted = self.call(&what, api.patch(name, &PatchParams::default(), &patch)).await?;
+                self.learn(adopted);
+                Ok(())
+            }
             PodAction::Replace { name, uid, phase } => {
                 tracing::info!(pod = %name, %phase, "removing a pod that ended, to make place for a new one");
                 let only_this = Preconditions { uid: Some(uid.clone()), resource_version: None };

@@ -186,6 +186,21 @@ impl Index {
         Some((set, objects.pods.values().map(|seen| Arc::clone(&seen.view)).collect()))
     }
 
+    /// Which of these pod sets belong to other clusters of the namespace.
+    pub(crate) fn taken(&self, key: &ClusterKey, pod_sets: &[String]) -> BTreeMap<String, ClusterKey> {
+        if pod_sets.is_empty() {
+            return BTreeMap::new();
+        }
+        let clusters = self.lock();
+        let others = clusters.iter().filter(|(other, _)| other.namespace == key.namespace && *other != key);
+        others
+            .flat_map(|(other, objects)| {
+                let has = pod_sets.iter().filter(|name| objects.pod_sets.contains_key(*name));
+                has.map(move |name| (name.clone(), other.clone()))
+            })
+            .collect()
+    }
+
     /// All clusters that a `Kafka` resource asks for, and how many pools each has.
     pub(crate) fn kafkas(&self) -> Vec<(ClusterKey, Arc<Kafka>, usize)> {
         let clusters = self.lock();

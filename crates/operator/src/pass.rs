@@ -7,6 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka, KafkaNodePool};
+use karst_core::cluster;
 use karst_core::ids::Entropy;
 use karst_core::names::ClusterKey;
 use karst_core::plan::{self, Fact, Plan};
@@ -34,6 +35,8 @@ pub(crate) struct Passes {
     pub(crate) hands: Hands,
     pub(crate) events: Events,
     pub(crate) settings: Arc<Settings>,
+    /// Are all `Kafka` resources seen? With a selector, one that is not seen may exist all the same.
+    pub(crate) sees_all: bool,
 }
 
 impl Passes {
@@ -80,9 +83,16 @@ impl Passes {
         answer: KafkaAnswer,
         entropy: Entropy,
     ) -> World {
+        // Only a pod set that is still to be made can meet another of its name.
+        let new: Vec<_> = cluster::pool_names(&kafka, &snapshot.pools)
+            .into_iter()
+            .map(|pool| key.pod_set(pool))
+            .filter(|name| !snapshot.pod_sets.contains_key(name))
+            .collect();
         World {
             key: key.clone(),
             kafka,
+            taken: self.hands.index.taken(key, &new),
             pools: snapshot.pools,
             pod_sets: snapshot.pod_sets,
             pods: snapshot.pods,
@@ -161,6 +171,9 @@ impl Passes {
 
     /// Pools whose cluster does not exist say so.
     async fn pools_without_kafka(&self, key: &ClusterKey, snapshot: &Snapshot) -> Outcome {
+        if !self.sees_all {
+            return Outcome::Done { look_again: None };
+        }
         let statuses = match plan::pools_without_kafka(key, &snapshot.pools, Timestamp::now()) {
             Ok(statuses) => statuses,
             Err(error) => {

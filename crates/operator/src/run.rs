@@ -82,6 +82,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         },
         events: Events::new(client, identity),
         settings: Arc::clone(&settings.core),
+        sees_all: settings.selector.is_none(),
     });
     let mut workers = start_workers(&settings, &passes, &queue, &metrics, &stop);
     let lost = tokio::select! {

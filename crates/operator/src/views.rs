@@ -244,7 +244,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn pod(status: serde_json::Value) -> PodView {
+    fn pod(status: &serde_json::Value) -> PodView {
         let wire =
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "c-p-0"}, "status": status});
         serde_json::from_value::<PodWire>(wire).unwrap().view()
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_container_that_refused_to_start_is_quoted() {
-        let view = pod(json!({
+        let view = pod(&json!({
             "phase": "Running",
             "containerStatuses": [{
                 "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_pod_that_just_starts_is_not_stuck() {
-        let view = pod(json!({
+        let view = pod(&json!({
             "phase": "Pending",
             "containerStatuses": [{"state": {"waiting": {"reason": "PodInitializing"}}}]
         }));
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_pod_without_a_place_says_so() {
-        let view = pod(json!({
+        let view = pod(&json!({
             "phase": "Pending",
             "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
         }));

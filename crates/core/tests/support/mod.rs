@@ -44,6 +44,7 @@ pub(crate) fn world(yaml: &str) -> World {
         kafka: Arc::new(kafka),
         pools,
         pod_sets: BTreeMap::new(),
+        taken: BTreeMap::new(),
         pods: BTreeMap::new(),
         config_maps: BTreeMap::new(),
         services: BTreeMap::new(),

@@ -1,0 +1,116 @@
+//! Clients that are not ours: the console tools in Kafka's own pods, and `kcat`.
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use tokio::process::Command;
+
+use crate::kubectl;
+use crate::story::Scene;
+
+/// The tools of one Kafka pod.
+#[derive(Debug)]
+pub struct ConsoleTools<'a> {
+    scene: &'a Scene,
+    pod: String,
+    bootstrap: String,
+}
+
+/// One member of the quorum, as `kafka-metadata-quorum` prints it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Member {
+    /// Its node.
+    pub id: i32,
+    /// Its disk. Static quorums have none.
+    pub directory_id: Option<String>,
+}
+
+impl<'a> ConsoleTools<'a> {
+    /// The tools in `pod`, to be used on the cluster at `bootstrap`.
+    pub fn new(scene: &'a Scene, pod: &str, bootstrap: &str) -> Self {
+        Self { scene, pod: pod.to_owned(), bootstrap: bootstrap.to_owned() }
+    }
+
+    async fn run(&self, tool: &str, arguments: &[&str], input: &str) -> Result<String> {
+        let program = format!("/opt/kafka/bin/{tool}.sh");
+        let place = ["exec", "--stdin", "--namespace", &self.scene.namespace, &self.pod, "--container=kafka"];
+        let call = ["--", &program, "--bootstrap-server", &self.bootstrap];
+        kubectl::feed(&[&place[..], &call, arguments].concat(), input).await
+    }
+
+    /// The voters of the quorum.
+    pub async fn voters(&self) -> Result<Vec<Member>> {
+        let status = self.run("kafka-metadata-quorum", &["describe", "--status"], "").await?;
+        let line = status.lines().find_map(|line| line.strip_prefix("CurrentVoters:"));
+        let line = line.with_context(|| format!("no CurrentVoters in:\n{status}"))?;
+        let mut voters: Vec<Member> =
+            serde_json::from_str(line.trim()).with_context(|| format!("cannot read {line}"))?;
+        voters.sort();
+        Ok(voters)
+    }
+
+    /// What `kafka-features` says of a feature.
+    pub async fn feature(&self, name: &str) -> Result<String> {
+        let features = self.run("kafka-features", &["describe"], "").await?;
+        let line = features.lines().find(|line| line.contains(name));
+        line.map(str::to_owned).with_context(|| format!("no {name} in:\n{features}"))
+    }
+
+    /// Writes one record a line.
+    pub async fn produce(&self, topic: &str, records: &[&str]) -> Result<()> {
+        let input: String = records.iter().map(|record| format!("{record}\n")).collect();
+        self.run("kafka-console-producer", &["--topic", topic], &input).await.map(drop)
+    }
+
+    /// Reads this many records from the beginning.
+    pub async fn consume(&self, topic: &str, count: usize) -> Result<Vec<String>> {
+        let count = count.to_string();
+        let from = ["--topic", topic, "--from-beginning", "--timeout-ms", "60000", "--max-messages", &count];
+        Ok(lines(&self.run("kafka-console-consumer", &from, "").await?))
+    }
+}
+
+/// A client outside Java, outside the pods.
+#[derive(Debug, Clone)]
+pub struct Kcat {
+    bootstrap: String,
+}
+
+impl Kcat {
+    /// A client of the cluster at `bootstrap`.
+    pub fn new(bootstrap: &str) -> Self {
+        Self { bootstrap: bootstrap.to_owned() }
+    }
+
+    async fn run(&self, arguments: &[&str], input: &str) -> Result<String> {
+        let mut command = Command::new("timeout");
+        command.args(["90", "kcat", "-b", &self.bootstrap]).args(arguments);
+        kubectl::text(kubectl::output(&mut command, input).await?, &format!("kcat {}", arguments.join(" ")))
+    }
+
+    /// Writes one record a line, each acknowledged by all replicas in sync.
+    pub async fn produce(&self, topic: &str, records: &[&str]) -> Result<()> {
+        let input = records.join("\n");
+        let arguments = ["-P", "-t", topic, "-X", "acks=all", "-X", "message.timeout.ms=60000"];
+        self.run(&arguments, &input).await.map(drop)
+    }
+
+    /// Reads everything that is in the topic.
+    pub async fn consume(&self, topic: &str) -> Result<Vec<String>> {
+        let mut records = lines(&self.run(&["-C", "-t", topic, "-o", "beginning", "-e", "-q"], "").await?);
+        records.sort();
+        Ok(records)
+    }
+
+    /// Writes a record and reads it back.
+    pub async fn round_trip(&self, topic: &str, record: &str) -> Result<()> {
+        self.produce(topic, &[record]).await?;
+        let records = self.consume(topic).await?;
+        ensure!(records.iter().any(|read| read == record), "'{record}' is not among {records:?}");
+        Ok(())
+    }
+}
+
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(str::to_owned).collect()
+}

@@ -1,0 +1,18 @@
+//! What the real tests are made of: namespaces of their own, waiting by watching, Kafka's own tools.
+//!
+//! The tests in `tests/real` run inside the network of an embedded Kubernetes that `cargo xtask test` starts, and
+//! see what a user would see: they may use the API server, the tools in the pods and a Kafka client, and nothing
+//! of the operator's insides but the names it promises.
+#![allow(clippy::print_stderr, reason = "a test tells whoever runs it how far it is")]
+
+pub mod audit;
+pub mod cluster;
+pub mod crash;
+pub mod door;
+pub mod kafka_tools;
+pub mod kubectl;
+pub mod manifests;
+pub mod operator;
+pub mod snapshot;
+pub mod story;
+pub mod wait;

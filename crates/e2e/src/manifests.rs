@@ -1,0 +1,67 @@
+//! Small clusters. Size is left out wherever it does not matter: a JVM costs ten seconds of a core.
+
+use anyhow::{Context, Result};
+use karst_api::{Kafka, KafkaNodePool};
+use serde_json::{Value, json};
+
+/// The version that most stories run.
+pub const VERSION: &str = "4.1.1";
+/// The oldest line that is supported.
+pub const OLD_VERSION: &str = "3.9.1";
+
+/// A cluster with one plain listener, whose topics need one broker only.
+pub fn kafka(name: &str) -> Value {
+    json!({
+        "apiVersion": "kafka.strimzi.io/v1",
+        "kind": "Kafka",
+        "metadata": { "name": name },
+        "spec": { "kafka": {
+            "version": VERSION,
+            "listeners": [{ "name": "plain", "port": 9092, "type": "internal", "tls": false }],
+            "config": {
+                "offsets.topic.replication.factor": 1,
+                "transaction.state.log.replication.factor": 1,
+                "transaction.state.log.min.isr": 1,
+                "default.replication.factor": 1,
+                "min.insync.replicas": 1,
+            },
+        }},
+    })
+}
+
+/// A pool whose nodes run.
+pub fn pool(cluster: &str, name: &str, roles: &[&str], replicas: u32) -> Value {
+    json!({
+        "apiVersion": "kafka.strimzi.io/v1",
+        "kind": "KafkaNodePool",
+        "metadata": { "name": name, "labels": { "strimzi.io/cluster": cluster } },
+        "spec": {
+            "replicas": replicas,
+            "roles": roles,
+            "storage": { "type": "ephemeral" },
+            "resources": { "requests": { "cpu": "50m", "memory": "512Mi" }, "limits": { "memory": "1Gi" } },
+        },
+    })
+}
+
+/// A pool whose nodes no machine is large enough for: its pods are made, but no JVM starts.
+pub fn paper_pool(cluster: &str, name: &str, roles: &[&str], replicas: u32) -> Value {
+    let mut pool = pool(cluster, name, roles, replicas);
+    pool["spec"]["resources"] = json!({ "requests": { "memory": "64Ti" } });
+    pool
+}
+
+/// Storage that outlives pods, and the cluster too when `delete` is false.
+pub fn claims(delete: bool) -> Value {
+    json!({ "type": "persistent-claim", "size": "1Gi", "deleteClaim": delete })
+}
+
+/// A `Kafka` from its JSON.
+pub fn typed_kafka(value: &Value) -> Result<Kafka> {
+    serde_json::from_value(value.clone()).context("this is not a Kafka")
+}
+
+/// A `KafkaNodePool` from its JSON.
+pub fn typed_pool(value: &Value) -> Result<KafkaNodePool> {
+    serde_json::from_value(value.clone()).context("this is not a KafkaNodePool")
+}
