@@ -60,7 +60,7 @@ impl Passes {
             if plan.ask_kafka {
                 answer = ask::ask(&plan.controllers).await;
                 if let KafkaAnswer::Silent(why) = &answer {
-                    tracing::info!(cluster = %key, %why, "Kafka did not answer");
+                    tracing::debug!(cluster = %key, %why, "Kafka did not answer");
                 }
                 continue;
             }
@@ -197,12 +197,17 @@ impl Passes {
         if failures.is_empty() { Outcome::Done { look_again: None } } else { self.failed(key, &failures) }
     }
 
+    /// Does the selector leave this cluster to another operator?
+    fn is_not_ours(&self, cluster: &ClusterKey) -> bool {
+        !self.sees_all && self.hands.index.snapshot(cluster).kafka.is_none()
+    }
+
     /// Keeps the pods of a pod set.
     pub(crate) async fn pod_set(&self, cluster: &ClusterKey, name: &str) -> Outcome {
         let Some((set, pods)) = self.hands.index.pod_set(cluster, name) else {
             return Outcome::Done { look_again: None };
         };
-        if set.meta.other_manager().is_some() {
+        if set.meta.other_manager().is_some() || self.is_not_ours(cluster) {
             return Outcome::Done { look_again: None };
         }
         let plan = podset::plan(&set, &pods);

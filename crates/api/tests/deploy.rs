@@ -1,0 +1,115 @@
+//! What is installed is consistent: chart, plain YAML, definitions and examples say the same.
+//!
+//! Helm itself is not run here, because building it would take longer than all other tests together. What could hurt
+//! most when it drifts, the rights, stands in the chart as plain YAML and is compared as such; `deploy/helm/render
+//! --check` compares everything where Helm is at hand.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests fail by panicking, as tests do")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use karst_api::{Kafka, KafkaNodePool};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy")
+}
+
+fn text(path: &str) -> String {
+    std::fs::read_to_string(deploy().join(path)).unwrap_or_else(|error| panic!("deploy/{path}: {error}"))
+}
+
+fn documents(path: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(&text(path))
+        .unwrap_or_else(|error| panic!("deploy/{path} is not YAML: {error}"))
+}
+
+fn files(directory: &str) -> BTreeMap<String, String> {
+    let entries = std::fs::read_dir(deploy().join(directory))
+        .unwrap_or_else(|error| panic!("deploy/{directory}: {error}"));
+    let names = entries
+        .map(|entry| entry.expect("the directory can be read").file_name().to_string_lossy().into_owned());
+    names.map(|name| (name.clone(), text(&format!("{directory}/{name}")))).collect()
+}
+
+/// The rules of the chart: the text between the lines that begin and end their definition.
+fn rules_of_the_chart() -> Value {
+    let text = text("helm/karst/templates/_rules.tpl");
+    let (_, rules) =
+        text.split_once("{{- define \"karst.rules\" -}}\n").expect("the chart defines karst.rules");
+    let (rules, _) = rules.split_once("{{- end }}").expect("the definition ends");
+    serde_saphyr::from_str(rules).expect("the rules are plain YAML")
+}
+
+fn rules_of(kind: &str, name: &str) -> Value {
+    let objects = documents("install/020-rbac.yaml");
+    let object =
+        objects.into_iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+    object.unwrap_or_else(|| panic!("020-rbac.yaml has no {kind} {name}"))["rules"].take()
+}
+
+#[test]
+fn the_plain_yaml_gives_the_rights_that_the_chart_gives() {
+    let stale = "deploy/install is not what the chart renders: run deploy/helm/render";
+    assert_eq!(rules_of("ClusterRole", "karst-operator"), rules_of_the_chart(), "{stale}");
+}
+
+#[test]
+fn no_right_is_a_wildcard_and_none_is_about_secrets() {
+    for rules in [rules_of("ClusterRole", "karst-operator"), rules_of("Role", "karst-operator-leader")] {
+        let rules = rules.as_array().cloned().expect("rules are a list");
+        assert!(!rules.is_empty());
+        for rule in rules {
+            for words in ["apiGroups", "resources", "verbs"].map(|field| rule[field].as_array().cloned()) {
+                let words = words.unwrap_or_else(|| panic!("a rule is incomplete: {rule}"));
+                let forbidden =
+                    |word: &Value| word == "secrets" || word.as_str().is_none_or(|word| word.contains('*'));
+                assert!(!words.iter().any(forbidden), "{rule}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_chart_brings_the_definitions_of_this_version() {
+    assert_eq!(files("helm/karst/crds"), files("crds"));
+}
+
+#[test]
+fn chart_and_plain_yaml_install_the_operator_of_this_version() {
+    let version = env!("CARGO_PKG_VERSION");
+    let chart = &documents("helm/karst/Chart.yaml")[0];
+    assert_eq!((&chart["version"], &chart["appVersion"]), (&json!(version), &json!(version)));
+    let deployment = &documents("install/030-operator.yaml")[0];
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let image = json!(format!("docker.io/karst/operator:{version}"));
+    assert_eq!(container["image"], image);
+    let launcher =
+        container["env"].as_array().and_then(|all| all.iter().find(|one| one["name"] == "KARST_NODE_IMAGE"));
+    assert_eq!(launcher.map(|one| &one["value"]), Some(&image), "operator and launcher come from one image");
+}
+
+fn read_and_write<T: DeserializeOwned + Serialize>(name: &str, document: &Value) -> Value {
+    let object: T = serde_json::from_value(document.clone())
+        .unwrap_or_else(|error| panic!("{name} was refused: {error}"));
+    serde_json::to_value(&object).expect("what was read can be written")
+}
+
+#[test]
+fn the_types_know_everything_in_the_examples() {
+    let examples = files("examples");
+    assert!(examples.contains_key("quickstart.yaml"), "the quickstart is what `cargo xtask up` applies");
+    for name in examples.keys() {
+        for document in documents(&format!("examples/{name}")) {
+            let written = match document["kind"].as_str() {
+                Some("Kafka") => read_and_write::<Kafka>(name, &document),
+                Some("KafkaNodePool") => read_and_write::<KafkaNodePool>(name, &document),
+                kind => panic!("{name} has a document of kind {kind:?}"),
+            };
+            assert_eq!(written, document, "{name}: a field was lost");
+        }
+    }
+}
