@@ -2,7 +2,7 @@
 
 use karst_api as api;
 
-use crate::problem::Notice;
+use crate::notice::Notice;
 
 /// The fields of a cluster that have no effect.
 pub(crate) fn of_kafka(kafka: &api::Kafka) -> Option<Notice> {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use karst_api as api;
 
-use crate::problem::{Notice, Problem};
+use crate::notice::Notice;
+use crate::problem::Problem;
 
 /// A plain listener inside the Kubernetes cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]

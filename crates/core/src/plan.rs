@@ -10,15 +10,16 @@ use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use serde_json::{Value, json};
 
-use crate::cluster::{self, Cluster, Pool};
+use crate::cluster::{Cluster, Pool};
 use crate::identity::{self, Identity};
 use crate::names::{CLUSTER_LABEL, ClusterKey, PAUSE_ANNOTATION};
+use crate::notice::Notice;
 use crate::objects::{Object, Render};
-use crate::problem::{Notice, Problem};
+use crate::problem::Problem;
 use crate::quorum::StorageFormat;
 use crate::status::{self, Progress};
 use crate::world::{KafkaAnswer, World};
-use crate::{config, ignored, pods};
+use crate::{config, ignored, pods, resolve};
 
 /// How soon to look again when Kafka did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
@@ -95,7 +96,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     }
 
     // Pools, roles, node ids.
-    let resolved = cluster::resolve(world);
+    let resolved = resolve::resolve(world);
     plan.notices = resolved.notices;
     plan.notices.extend(notices(world, resolved.cluster.as_ref()));
     plan.problems = resolved.problems;

@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use crate::cluster::Cluster;
 use crate::names::{ClusterKey, KAFKA_VERSION_ANNOTATION};
-use crate::problem::{Notice, Problem};
+use crate::notice::Notice;
+use crate::problem::Problem;
 use crate::versions;
 use crate::world::{KafkaAnswer, World};
 

@@ -7,11 +7,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka, KafkaNodePool};
-use karst_core::cluster;
 use karst_core::ids::Entropy;
 use karst_core::names::ClusterKey;
 use karst_core::plan::{self, Fact, Plan};
 use karst_core::podset;
+use karst_core::pools;
 use karst_core::status::Progress;
 use karst_core::world::{KafkaAnswer, Settings, World};
 use kube::Resource;
@@ -84,7 +84,7 @@ impl Passes {
         entropy: Entropy,
     ) -> World {
         // Only a pod set that is still to be made can meet another of its name.
-        let new: Vec<_> = cluster::pool_names(&kafka, &snapshot.pools)
+        let new: Vec<_> = pools::names(&kafka, &snapshot.pools)
             .into_iter()
             .map(|pool| key.pod_set(pool))
             .filter(|name| !snapshot.pod_sets.contains_key(name))

@@ -1,0 +1,303 @@
+//! The pools of a cluster, real or virtual: checked, and held where a change of what runs could cost data.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use karst_api as api;
+
+use crate::cluster::{Pool, Roles};
+use crate::ids::NodeId;
+use crate::names::{self, NODE_POOLS_ANNOTATION, STORAGE_ANNOTATION};
+use crate::node_ids;
+use crate::notice::Notice;
+use crate::problem::Problem;
+use crate::quantity::Quantity;
+use crate::quorum::{InitialController, InitialControllers};
+use crate::resolve::{Resolved, too_long};
+use crate::storage::Storage;
+use crate::world::{PodSetView, World};
+
+/// The name of the pool that stands for a cluster without pools.
+const VIRTUAL_POOL: &str = "kafka";
+
+/// A pool as it was asked for, real or virtual.
+struct Wanted<'a> {
+    name: &'a str,
+    replicas: i32,
+    roles: &'a [api::Role],
+    storage: &'a api::Storage,
+    storage_field: &'static str,
+    resources: Option<&'a api::ResourceRequirements>,
+    jvm_options: Option<&'a api::JvmOptions>,
+    status: Option<&'a api::KafkaNodePoolStatus>,
+    has_resource: bool,
+}
+
+/// Are the pools that make up the cluster `KafkaNodePool` resources?
+fn uses_pools(kafka: &api::Kafka) -> bool {
+    match kafka.metadata.annotations.as_ref().and_then(|all| all.get(NODE_POOLS_ANNOTATION)) {
+        Some(value) => value == "enabled",
+        None => kafka.spec.kafka.replicas.is_none(),
+    }
+}
+
+/// The names of the pools that make up a cluster.
+pub fn names<'a>(kafka: &api::Kafka, pools: &'a BTreeMap<String, Arc<api::KafkaNodePool>>) -> Vec<&'a str> {
+    if uses_pools(kafka) { pools.keys().map(String::as_str).collect() } else { vec![VIRTUAL_POOL] }
+}
+
+/// Checks every pool, and gives each of its nodes an id.
+pub(crate) fn resolve(world: &World, resolved: &mut Resolved) -> Vec<Pool> {
+    let spec = &world.kafka.spec.kafka;
+    let wanted: Vec<Wanted<'_>> = if uses_pools(&world.kafka) {
+        world.pools.iter().map(|(name, pool)| real_pool(name, pool, spec)).collect()
+    } else {
+        if !world.pools.is_empty() {
+            resolved.notices.push(Notice::PoolsNotUsed { pools: world.pools.keys().cloned().collect() });
+        }
+        if spec.storage.is_none() {
+            resolved.problems.push(Problem::NoStorage);
+        }
+        virtual_pool(spec).into_iter().collect()
+    };
+    if wanted.is_empty() && resolved.problems.is_empty() {
+        resolved.problems.push(Problem::NoPools { cluster: world.key.name.clone() });
+    }
+    report_vanished_pools(world, &wanted, resolved);
+
+    let mut taken = taken_ids(world, &wanted, resolved);
+    let mut pools = Vec::new();
+    for wanted in wanted {
+        match resolve_pool(world, &wanted, &mut taken, &mut resolved.notices) {
+            Ok(pool) => pools.push(pool),
+            Err(problems) => {
+                resolved.pool_problems.insert(wanted.name.to_owned(), problems);
+            }
+        }
+    }
+    pools
+}
+
+fn real_pool<'a>(
+    name: &'a str,
+    pool: &'a api::KafkaNodePool,
+    cluster: &'a api::KafkaClusterSpec,
+) -> Wanted<'a> {
+    Wanted {
+        name,
+        replicas: pool.spec.replicas,
+        roles: &pool.spec.roles,
+        storage: &pool.spec.storage,
+        storage_field: "spec.storage",
+        resources: pool.spec.resources.as_ref().or(cluster.resources.as_ref()),
+        jvm_options: pool.spec.jvm_options.as_ref().or(cluster.jvm_options.as_ref()),
+        status: pool.status.as_ref(),
+        has_resource: true,
+    }
+}
+
+fn virtual_pool(spec: &api::KafkaClusterSpec) -> Option<Wanted<'_>> {
+    Some(Wanted {
+        name: VIRTUAL_POOL,
+        replicas: spec.replicas.unwrap_or_default(),
+        roles: &[api::Role::Controller, api::Role::Broker],
+        storage: spec.storage.as_ref()?,
+        storage_field: "spec.kafka.storage",
+        resources: spec.resources.as_ref(),
+        jvm_options: spec.jvm_options.as_ref(),
+        status: None,
+        has_resource: false,
+    })
+}
+
+fn report_vanished_pools(world: &World, wanted: &[Wanted<'_>], resolved: &mut Resolved) {
+    let known: BTreeSet<String> = wanted.iter().map(|pool| world.key.pod_set(pool.name)).collect();
+    let gone = world.pod_sets.keys().filter(|pod_set| !known.contains(*pod_set));
+    resolved.notices.extend(gone.map(|pod_set| Notice::PoolGone { pod_set: pod_set.clone() }));
+}
+
+/// The ids a pool's nodes have: what its status says, or what its pod set runs, or (the virtual pool has neither
+/// when its cluster is being made) what the quorum was formed with.
+fn current_ids(world: &World, pool: &Wanted<'_>) -> Vec<NodeId> {
+    if let Some(ids) = pool.status.and_then(|status| status.node_ids.as_ref()) {
+        return ids.iter().copied().map(NodeId).collect();
+    }
+    match running(world, pool.name) {
+        Some(set) => pod_ids(set).collect(),
+        None => founders(world, pool.name),
+    }
+}
+
+/// The initial controllers that are nodes of a pool.
+fn founders(world: &World, pool: &str) -> Vec<NodeId> {
+    let list = world.kafka.status.as_ref().and_then(|status| status.initial_controllers.as_deref());
+    let list = list.and_then(|list| InitialControllers::parse(list).ok());
+    let is_of_pool = |controller: &InitialController| {
+        let host = world.key.pod_host(&world.key.pod(pool, controller.node), &world.settings.cluster_domain);
+        controller.host == host
+    };
+    list.iter().flat_map(InitialControllers::iter).filter(|one| is_of_pool(one)).map(|one| one.node).collect()
+}
+
+fn running<'a>(world: &'a World, pool: &str) -> Option<&'a PodSetView> {
+    world.pod_sets.get(&world.key.pod_set(pool)).map(AsRef::as_ref)
+}
+
+fn pod_ids(set: &PodSetView) -> impl Iterator<Item = NodeId> + '_ {
+    set.pods.keys().filter_map(|pod| names::node_of_pod(pod))
+}
+
+/// Every id that anything might still use.
+fn taken_ids(world: &World, wanted: &[Wanted<'_>], resolved: &mut Resolved) -> BTreeSet<NodeId> {
+    let mut owners: BTreeMap<NodeId, &str> = BTreeMap::new();
+    for pool in wanted {
+        for id in current_ids(world, pool) {
+            if let Some(one) = owners.insert(id, pool.name) {
+                resolved.problems.push(Problem::NodeIdTwice {
+                    node: id,
+                    one: one.to_owned(),
+                    other: pool.name.to_owned(),
+                    pod: world.key.pod(pool.name, id),
+                });
+            }
+        }
+    }
+    let in_pod_sets = world.pod_sets.values().flat_map(|set| pod_ids(set));
+    let in_pods = world.pods.keys().filter_map(|pod| names::node_of_pod(pod));
+    let in_claims = world.claims.keys().filter_map(|claim| names::node_of_pod(claim));
+    let in_other_pools = world
+        .pools
+        .values()
+        .filter_map(|pool| pool.status.as_ref()?.node_ids.as_ref())
+        .flatten()
+        .copied()
+        .map(NodeId);
+    owners.into_keys().chain(in_pod_sets).chain(in_pods).chain(in_claims).chain(in_other_pools).collect()
+}
+
+fn resolve_pool(
+    world: &World,
+    wanted: &Wanted<'_>,
+    taken: &mut BTreeSet<NodeId>,
+    notices: &mut Vec<Notice>,
+) -> Result<Pool, Vec<Problem>> {
+    let mut problems = pool_name_problems(world, wanted);
+    problems.extend(resource_problems(wanted.resources));
+    problems.extend(cluster_id_problem(world, wanted));
+    let current = current_ids(world, wanted);
+    let roles = held_roles(world, wanted, notices);
+    if roles.is_none() {
+        problems.push(Problem::NoRoles);
+    }
+    let written = held_storage(world, wanted, notices);
+    let storage =
+        Storage::parse(wanted.storage_field, &written).map_err(|problem| problems.push(problem)).ok();
+    let replicas = usize::try_from(wanted.replicas)
+        .map_err(|_| problems.push(Problem::Replicas { replicas: wanted.replicas }))
+        .ok();
+    let (Some(roles), Some(storage), Some(replicas), true) = (roles, storage, replicas, problems.is_empty())
+    else {
+        return Err(problems);
+    };
+    let nodes = held_nodes(world, wanted, roles, replicas, &current, taken, notices);
+    Ok(Pool {
+        name: wanted.name.to_owned(),
+        roles,
+        storage,
+        storage_written: written,
+        resources: wanted.resources.cloned(),
+        jvm_options: wanted.jvm_options.cloned(),
+        nodes,
+        has_resource: wanted.has_resource,
+    })
+}
+
+fn pool_name_problems(world: &World, wanted: &Wanted<'_>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if !names::is_host_label(wanted.name) {
+        problems.push(Problem::BadName { name: wanted.name.to_owned() });
+    }
+    let pod_set = world.key.pod_set(wanted.name);
+    if let Some(other) = world.taken.get(&pod_set) {
+        let (name, other) = (wanted.name.to_owned(), other.name.clone());
+        problems.push(Problem::NameTaken { name, made: pod_set, other });
+    }
+    // Room for ids up to 9999, so that a pool does not stop growing because of its name.
+    problems.extend(too_long(wanted.name, world.key.pod(wanted.name, NodeId(9999))));
+    problems
+}
+
+fn resource_problems(resources: Option<&api::ResourceRequirements>) -> Vec<Problem> {
+    let Some(resources) = resources else { return Vec::new() };
+    let named = [("limits", &resources.limits), ("requests", &resources.requests)];
+    let amounts =
+        named.iter().flat_map(|(kind, amounts)| amounts.iter().flatten().map(move |amount| (kind, amount)));
+    amounts
+        .filter(|(_, (_, value))| !value.to_string().parse::<Quantity>().is_ok_and(Quantity::is_positive))
+        .map(|(kind, (name, value))| Problem::Quantity {
+            field: format!("spec.resources.{kind}.{name}"),
+            value: value.to_string(),
+        })
+        .collect()
+}
+
+fn cluster_id_problem(world: &World, wanted: &Wanted<'_>) -> Option<Problem> {
+    let expected = world.kafka.status.as_ref()?.cluster_id.as_ref()?;
+    let found = wanted.status?.cluster_id.as_ref()?;
+    (found != expected).then(|| Problem::ForeignPool {
+        pool: wanted.name.to_owned(),
+        found: found.clone(),
+        expected: expected.clone(),
+    })
+}
+
+/// The roles that nodes run with stay as they are.
+fn held_roles(world: &World, wanted: &Wanted<'_>, notices: &mut Vec<Notice>) -> Option<Roles> {
+    let asked = Roles::parse(wanted.roles);
+    let runs = running(world, wanted.name).is_some();
+    let kept = wanted.status.and_then(|status| Roles::parse(status.roles.as_deref()?)).filter(|_| runs);
+    if let Some(kept) = kept.filter(|kept| Some(*kept) != asked) {
+        notices.push(Notice::RolesHeld { pool: wanted.name.to_owned(), kept: kept.to_string() });
+    }
+    kept.or(asked)
+}
+
+/// The storage that nodes run with stays as it is. The pod set remembers it.
+fn held_storage(world: &World, wanted: &Wanted<'_>, notices: &mut Vec<Notice>) -> api::Storage {
+    let kept: Option<api::Storage> = running(world, wanted.name)
+        .and_then(|set| set.meta.annotations.get(STORAGE_ANNOTATION))
+        .and_then(|text| serde_json::from_str(text).ok());
+    match kept {
+        Some(kept) if kept != *wanted.storage => {
+            notices.push(Notice::StorageHeld { pool: wanted.name.to_owned() });
+            kept
+        }
+        _ => wanted.storage.clone(),
+    }
+}
+
+/// Pools grow; they do not shrink, and controllers of a formed quorum stay as they are.
+fn held_nodes(
+    world: &World,
+    wanted: &Wanted<'_>,
+    roles: Roles,
+    replicas: usize,
+    current: &[NodeId],
+    taken: &mut BTreeSet<NodeId>,
+    notices: &mut Vec<Notice>,
+) -> Vec<NodeId> {
+    let pool = || wanted.name.to_owned();
+    if roles.has_controller() && quorum_is_formed(world) && replicas != current.len() {
+        notices.push(Notice::ControllersHeld { pool: pool(), wanted: wanted.replicas, kept: current.len() });
+        return node_ids::grow(current, 0, taken);
+    }
+    if replicas < current.len() {
+        notices.push(Notice::ScaleDownHeld { pool: pool(), wanted: wanted.replicas, kept: current.len() });
+    }
+    node_ids::grow(current, replicas, taken)
+}
+
+/// Has the cluster a quorum that must not be changed by accident?
+pub(crate) fn quorum_is_formed(world: &World) -> bool {
+    world.kafka.status.as_ref().is_some_and(|status| status.initial_controllers.is_some())
+}
