@@ -68,6 +68,8 @@ fn metadata(
     let annotations = [
         (KAFKA_VERSION_ANNOTATION.to_owned(), cluster.version.version.to_owned()),
         (CONFIGURATION_HASH_ANNOTATION.to_owned(), settings),
+        // Otherwise kubectl exec and logs ask which of the two containers is meant.
+        ("kubectl.kubernetes.io/default-container".to_owned(), "kafka".to_owned()),
     ];
     Ok(ObjectMeta {
         name: Some(name),
