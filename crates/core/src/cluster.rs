@@ -12,6 +12,7 @@ use crate::listeners::ClientListener;
 use crate::names::ClusterKey;
 use crate::quantity::Quantity;
 use crate::storage::Storage;
+use crate::template::Template;
 use crate::versions::KafkaVersion;
 
 /// What the nodes of a pool do. At least one of the two.
@@ -82,6 +83,8 @@ pub struct Pool {
     pub resources: Option<api::ResourceRequirements>,
     /// What the JVM is started with.
     pub jvm_options: Option<api::JvmOptions>,
+    /// What users add to its objects.
+    pub template: Template,
     /// Its nodes: those that exist, and those that are to be.
     pub nodes: Vec<NodeId>,
     /// Is there a resource for it, which has a status to keep?

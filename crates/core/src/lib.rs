@@ -28,5 +28,6 @@ pub mod quorum;
 pub mod resolve;
 pub mod status;
 pub mod storage;
+pub mod template;
 pub mod versions;
 pub mod world;

@@ -37,6 +37,8 @@ pub const CONFIGURATION_HASH_ANNOTATION: &str = "strimzi.io/configuration-hash";
 pub const NODE_POOLS_ANNOTATION: &str = "strimzi.io/node-pools";
 /// Stops Karst from changing anything of a cluster.
 pub const PAUSE_ANNOTATION: &str = "strimzi.io/pause-reconciliation";
+/// Fingerprint of what users added to an object by templates and by labels that it inherits.
+pub const ADDITIONS_ANNOTATION: &str = "karst.io/additions";
 /// Lets Karst take over a cluster that another operator made.
 pub const ADOPT_ANNOTATION: &str = "karst.io/adopt";
 

@@ -15,6 +15,7 @@ use crate::quantity::Quantity;
 use crate::quorum::{InitialController, InitialControllers};
 use crate::resolve::{Resolved, too_long};
 use crate::storage::Storage;
+use crate::template::{self, Template};
 use crate::world::{PodSetView, World};
 
 /// The name of the pool that stands for a cluster without pools.
@@ -29,6 +30,7 @@ struct Wanted<'a> {
     storage_field: &'static str,
     resources: Option<&'a api::ResourceRequirements>,
     jvm_options: Option<&'a api::JvmOptions>,
+    template: Result<Template, Vec<Problem>>,
     status: Option<&'a api::KafkaNodePoolStatus>,
     has_resource: bool,
 }
@@ -49,8 +51,13 @@ pub fn names<'a>(kafka: &api::Kafka, pools: &'a BTreeMap<String, Arc<api::KafkaN
 /// Checks every pool, and gives each of its nodes an id.
 pub(crate) fn resolve(world: &World, resolved: &mut Resolved) -> Vec<Pool> {
     let spec = &world.kafka.spec.kafka;
+    // What is wrong with the cluster's own template holds the whole cluster, so nothing is made without it.
+    let template = template::of_cluster(&world.kafka).unwrap_or_else(|problems| {
+        resolved.problems.extend(problems);
+        Template::default()
+    });
     let wanted: Vec<Wanted<'_>> = if uses_pools(&world.kafka) {
-        world.pools.iter().map(|(name, pool)| real_pool(name, pool, spec)).collect()
+        world.pools.iter().map(|(name, pool)| real_pool(name, pool, spec, &template)).collect()
     } else {
         if !world.pools.is_empty() {
             resolved.notices.push(Notice::PoolsNotUsed { pools: world.pools.keys().cloned().collect() });
@@ -58,7 +65,7 @@ pub(crate) fn resolve(world: &World, resolved: &mut Resolved) -> Vec<Pool> {
         if spec.storage.is_none() {
             resolved.problems.push(Problem::NoStorage);
         }
-        virtual_pool(spec).into_iter().collect()
+        virtual_pool(spec, template).into_iter().collect()
     };
     if wanted.is_empty() && resolved.problems.is_empty() {
         resolved.problems.push(Problem::NoPools { cluster: world.key.name.clone() });
@@ -82,6 +89,7 @@ fn real_pool<'a>(
     name: &'a str,
     pool: &'a api::KafkaNodePool,
     cluster: &'a api::KafkaClusterSpec,
+    template: &Template,
 ) -> Wanted<'a> {
     Wanted {
         name,
@@ -91,12 +99,13 @@ fn real_pool<'a>(
         storage_field: "spec.storage",
         resources: pool.spec.resources.as_ref().or(cluster.resources.as_ref()),
         jvm_options: pool.spec.jvm_options.as_ref().or(cluster.jvm_options.as_ref()),
+        template: template::of_pool(pool, template),
         status: pool.status.as_ref(),
         has_resource: true,
     }
 }
 
-fn virtual_pool(spec: &api::KafkaClusterSpec) -> Option<Wanted<'_>> {
+fn virtual_pool(spec: &api::KafkaClusterSpec, template: Template) -> Option<Wanted<'_>> {
     Some(Wanted {
         name: VIRTUAL_POOL,
         replicas: spec.replicas.unwrap_or_default(),
@@ -105,6 +114,7 @@ fn virtual_pool(spec: &api::KafkaClusterSpec) -> Option<Wanted<'_>> {
         storage_field: "spec.kafka.storage",
         resources: spec.resources.as_ref(),
         jvm_options: spec.jvm_options.as_ref(),
+        template: Ok(template),
         status: None,
         has_resource: false,
     })
@@ -195,7 +205,9 @@ fn resolve_pool(
     let replicas = usize::try_from(wanted.replicas)
         .map_err(|_| problems.push(Problem::Replicas { replicas: wanted.replicas }))
         .ok();
-    let (Some(roles), Some(storage), Some(replicas), true) = (roles, storage, replicas, problems.is_empty())
+    let template = wanted.template.clone().map_err(|found| problems.extend(found)).ok();
+    let (Some(roles), Some(storage), Some(replicas), Some(template), true) =
+        (roles, storage, replicas, template, problems.is_empty())
     else {
         return Err(problems);
     };
@@ -207,6 +219,7 @@ fn resolve_pool(
         storage_written: written,
         resources: wanted.resources.cloned(),
         jvm_options: wanted.jvm_options.cloned(),
+        template,
         nodes,
         has_resource: wanted.has_resource,
     })

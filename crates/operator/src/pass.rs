@@ -140,6 +140,10 @@ impl Passes {
     }
 
     fn failed(&self, key: &ClusterKey, failures: &[Failure]) -> Outcome {
+        if failures.iter().all(Failure::is_namespace_going) {
+            tracing::debug!(cluster = %key, "the namespace is being deleted");
+            return Outcome::Done { look_again: None };
+        }
         if failures.iter().all(Failure::is_conflict) {
             for failure in failures {
                 tracing::debug!(cluster = %key, %failure, "the world changed under the decision; deciding anew");
