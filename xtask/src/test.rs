@@ -1,0 +1,217 @@
+//! The tests, on two floors: `pure` needs nothing but a compiler, `real` starts a Kubernetes of its own and
+//! runs the end-to-end tests inside its network, where pods and services can be reached by name.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+
+use crate::instance::{Instance, Name};
+use crate::local::{self, Running};
+use crate::steps::{Elapsed, headline, note, step};
+use crate::{command, hash, install, paths};
+
+const END_TO_END: &str = "karst-e2e";
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Run only the end-to-end tests whose names contain one of these
+    filters: Vec<String>,
+    /// Run only one floor; both when not given
+    #[arg(long)]
+    floor: Option<Floor>,
+    /// Leave the test's Kubernetes running, to look at what happened
+    #[arg(long)]
+    keep: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Floor {
+    Pure,
+    Real,
+}
+
+impl Options {
+    /// Names are those of end-to-end tests, so whoever gives one wants only these.
+    fn wants(&self, floor: Floor) -> bool {
+        match self.floor {
+            Some(wanted) => wanted == floor,
+            None => floor == Floor::Real || self.filters.is_empty(),
+        }
+    }
+}
+
+/// What was tested and how it went.
+#[derive(Debug)]
+struct Outcome {
+    part: &'static str,
+    took: Elapsed,
+    error: Option<anyhow::Error>,
+}
+
+pub(crate) fn test(options: &Options) -> Result<ExitCode> {
+    let mut outcomes = Vec::new();
+    if options.wants(Floor::Pure) {
+        for (part, arguments) in pure() {
+            outcomes.push(attempt(part, || cargo_visibly(&arguments)));
+        }
+    }
+    let is_sound = outcomes.iter().all(|outcome| outcome.error.is_none());
+    if options.wants(Floor::Real) && is_sound {
+        outcomes.push(attempt("end to end", || real(options)));
+    }
+    Ok(summarise(&outcomes, options.wants(Floor::Real) && !is_sound))
+}
+
+/// The generated resource definitions are compared with their types by a unit test.
+fn pure() -> [(&'static str, Vec<&'static str>); 3] {
+    [
+        ("formatting", vec!["fmt", "--all", "--check"]),
+        ("lints", vec!["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
+        ("unit tests", vec!["test", "--workspace", "--exclude", END_TO_END, "--quiet"]),
+    ]
+}
+
+fn real(options: &Options) -> Result<()> {
+    // Inside the instance's network no registry can be reached: compile before entering it.
+    cargo_visibly(&["test", "--package", END_TO_END, "--no-run", "--quiet"])?;
+    require_a_test(&options.filters)?;
+    let instance = Instance::named(&instance_name()?)?;
+    let result = in_fresh_instance(&instance, options);
+    if options.keep {
+        note(format!(
+            "the instance {} is left running; `cargo xtask down --name {0}` ends it",
+            instance.name()
+        ));
+        return result;
+    }
+    let stopped = local::stop(&instance);
+    result.and(stopped)
+}
+
+/// A misspelt name must not look like a success.
+fn require_a_test(filters: &[String]) -> Result<()> {
+    let mut list = Command::new(env!("CARGO"));
+    list.current_dir(paths::checkout()).args(["test", "--quiet", "--package", END_TO_END, "--", "--list"]);
+    let listed = command::output(list.args(filters))?;
+    if !listed.lines().any(|line| line.ends_with(": test")) {
+        bail!("no end-to-end test is called {}", filters.join(" or "));
+    }
+    Ok(())
+}
+
+/// One instance for each checkout, so that clones do not disturb each other and a run finds what its
+/// killed predecessor left behind.
+fn instance_name() -> Result<Name> {
+    let digest = hash::of_bytes(paths::checkout().as_os_str().as_encoded_bytes());
+    format!("test-{}", &digest[..8]).parse()
+}
+
+fn in_fresh_instance(instance: &Instance, options: &Options) -> Result<()> {
+    let lock = instance.lock()?;
+    if instance.exists() {
+        step("Removing what an earlier run left behind", || instance.remove())?;
+    }
+    let running = local::start(instance, &lock)?;
+    let image = running.load_operator()?;
+    install::resource_definitions(&running.kubectl)?;
+    install::operator(&running.kubectl, image)?;
+    let result = run_inside(instance, &running, options);
+    if result.is_err() {
+        // What explains a failure must outlive the cluster in which it happened.
+        let evidence = paths::checkout().join("target/test-evidence");
+        keep_evidence(instance, &running, &evidence)?;
+        note(format!("logs and objects of the failed run are in {}", evidence.display()));
+    }
+    result
+}
+
+fn run_inside(instance: &Instance, running: &Running, options: &Options) -> Result<()> {
+    let mut command = local::guest(instance, &running.binaries, paths::checkout(), env!("CARGO"))?;
+    command.args(["test", "--offline", "--package", END_TO_END, "--", "--test-threads=1"]);
+    command.args(&options.filters).env("KARST_E2E", "1");
+    command::run_visibly(&mut command).context("end-to-end tests failed")
+}
+
+fn keep_evidence(instance: &Instance, running: &Running, target: &Path) -> Result<()> {
+    if target.exists() {
+        fs::remove_dir_all(target)?;
+    }
+    fs::create_dir_all(target)?;
+    command::run(
+        Command::new("cp").arg("-r").arg(instance.state().join("logs")).arg(target.join("kubernetes")),
+    )?;
+    command::run(Command::new("cp").arg("-r").arg(instance.state().join("pods")).arg(target.join("pods")))?;
+    let objects = "kafka,kafkanodepool,strimzipodset,pods,services,configmaps,persistentvolumeclaims,events";
+    for (file, query) in [
+        ("overview.txt", ["get", objects, "--all-namespaces", "--output=wide"]),
+        ("objects.yaml", ["get", objects, "--all-namespaces", "--output=yaml"]),
+    ] {
+        // A cluster that is too broken to answer leaves its answer in place of the objects.
+        let text = running.kubectl.output(query).unwrap_or_else(|error| format!("{error:#}\n"));
+        fs::write(target.join(file), text)?;
+    }
+    Ok(())
+}
+
+fn attempt(part: &'static str, work: impl FnOnce() -> Result<()>) -> Outcome {
+    headline(format!("Testing: {part}"));
+    let started = Instant::now();
+    let error = work().err();
+    if let Some(error) = &error {
+        eprintln!("\nError: {error:#}");
+    }
+    Outcome { part, took: Elapsed(started.elapsed()), error }
+}
+
+fn summarise(outcomes: &[Outcome], left_out: bool) -> ExitCode {
+    headline("Summary");
+    for outcome in outcomes {
+        let word = if outcome.error.is_none() { "passed" } else { "FAILED" };
+        println!("  {word}  {} ({})", outcome.part, outcome.took);
+    }
+    if left_out {
+        println!("  not run end to end, because of the failures above");
+    }
+    let all_passed = outcomes.iter().all(|outcome| outcome.error.is_none());
+    if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn cargo_visibly(arguments: &[&str]) -> Result<()> {
+    command::run_visibly(Command::new(env!("CARGO")).current_dir(paths::checkout()).args(arguments))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(filters: &[&str], floor: Option<Floor>) -> Options {
+        Options { filters: filters.iter().map(ToString::to_string).collect(), floor, keep: false }
+    }
+
+    #[test]
+    fn everything_is_tested_unless_somebody_asks_for_less() {
+        let all = options(&[], None);
+        assert!(all.wants(Floor::Pure) && all.wants(Floor::Real));
+        let pure = options(&[], Some(Floor::Pure));
+        assert!(pure.wants(Floor::Pure) && !pure.wants(Floor::Real));
+        let named = options(&["scale"], None);
+        assert!(!named.wants(Floor::Pure) && named.wants(Floor::Real));
+    }
+
+    #[test]
+    fn one_failure_fails_the_whole() {
+        let passed = || Outcome { part: "a", took: Elapsed(std::time::Duration::ZERO), error: None };
+        let failed = Outcome { error: Some(anyhow::anyhow!("no")), ..passed() };
+        assert_eq!(summarise(&[passed()], false), ExitCode::SUCCESS);
+        assert_eq!(summarise(&[passed(), failed], false), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn a_checkout_has_a_name_for_its_test_instance() {
+        assert!(instance_name().unwrap().to_string().starts_with("test-"));
+    }
+}
