@@ -12,7 +12,7 @@ use crate::names::{ClusterKey, KAFKA_VERSION_ANNOTATION};
 use crate::notice::Notice;
 use crate::problem::Problem;
 use crate::versions;
-use crate::world::{KafkaAnswer, World};
+use crate::world::World;
 
 /// How far a cluster or a pool is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,9 +184,7 @@ pub fn of_kafka(
             status.kafka_version = Some(cluster.version.version.to_owned());
         }
     }
-    if let KafkaAnswer::Answered(kafka) = &world.answer
-        && let Some(level) = kafka.metadata_level
-    {
+    if let Some(level) = world.answers.quorum.known().and_then(|quorum| quorum.metadata_level) {
         status.kafka_metadata_version = Some(versions::metadata_name(level));
     }
     if *progress == Progress::Ready {
