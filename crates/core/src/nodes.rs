@@ -163,6 +163,7 @@ impl Guard<'_> {
         match &self.world.answers.partitions {
             Answer::NotAsked => {
                 self.resolved.partitions_of.extend(&asked);
+                self.resolved.moved.extend(asked.intersection(self.awaited));
                 asked
             }
             Answer::Silent(why) => {

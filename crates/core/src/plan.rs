@@ -128,6 +128,8 @@ pub struct Questions {
     pub quorum: Vec<String>,
     /// Ask for the partitions on these nodes.
     pub partitions_of: BTreeSet<NodeId>,
+    /// For partitions on these, ask also how many complete copies a write needs.
+    pub moved: BTreeSet<NodeId>,
     /// Where brokers can be asked.
     pub brokers: Vec<String>,
 }
@@ -159,7 +161,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     plan.notices.extend(notices(world, resolved.cluster.as_ref()));
     plan.problems = resolved.problems;
     let pool_problems = resolved.pool_problems;
-    let partitions_of = resolved.partitions_of;
+    let (partitions_of, moved) = (resolved.partitions_of, resolved.moved);
     let Some(cluster) = resolved.cluster else {
         let progress = Progress::held_by(&plan.problems);
         report_pools(&mut plan, world, None, &pool_problems)?;
@@ -181,6 +183,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     plan.questions.quorum = ask_quorum(&mut plan.look_again, world, &cluster, &identity);
     if !partitions_of.is_empty() {
         plan.questions.partitions_of = partitions_of;
+        plan.questions.moved = moved;
         plan.questions.brokers = broker_hosts(world, &cluster);
     }
     if matches!(world.answers.partitions, Answer::Silent(_)) {
@@ -393,6 +396,16 @@ fn finish(
     plan.status = status::patch(world.kafka.status.as_ref(), &new, KAFKA_FACTS)?;
     plan.progress = Some(progress);
     Ok(plan)
+}
+
+/// Pools that are deleted and whose `Kafka` resource does not exist: nothing is left to wait for.
+pub fn released_without_kafka(
+    pools: &BTreeMap<String, Arc<api::KafkaNodePool>>,
+) -> BTreeMap<String, Protection> {
+    let going = pools.iter().filter(|(_, pool)| {
+        pool.metadata.deletion_timestamp.is_some() && removals::is_protected(&pool.metadata)
+    });
+    going.map(|(name, _)| (name.clone(), Protection::Remove)).collect()
 }
 
 /// The statuses of pools whose `Kafka` resource does not exist.

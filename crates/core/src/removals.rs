@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
 use crate::cluster::Cluster;
 use crate::names::{DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL, POOL_FINALIZER, POOL_LABEL};
 use crate::plan::{Protection, Removal};
@@ -44,8 +46,7 @@ fn is_disposable(claim: &Meta) -> bool {
 pub(crate) fn protections(world: &World, cluster: &Cluster) -> BTreeMap<String, Protection> {
     let of_pool = |pool: &crate::cluster::Pool| {
         let meta = &world.pools.get(&pool.name)?.metadata;
-        let is_protected = meta.finalizers.iter().flatten().any(|finalizer| finalizer == POOL_FINALIZER);
-        match (pool.is_going, is_protected) {
+        match (pool.is_going, is_protected(meta)) {
             (false, false) => Some((pool.name.clone(), Protection::Add)),
             (true, true) if pool.ids.is_empty() && !has_pod_set(world, &pool.name) => {
                 Some((pool.name.clone(), Protection::Remove))
@@ -54,6 +55,11 @@ pub(crate) fn protections(world: &World, cluster: &Cluster) -> BTreeMap<String, 
         }
     };
     cluster.pools.iter().filter(|pool| pool.has_resource).filter_map(of_pool).collect()
+}
+
+/// Does the pool's deletion wait for its nodes?
+pub(crate) fn is_protected(pool: &ObjectMeta) -> bool {
+    pool.finalizers.iter().flatten().any(|finalizer| finalizer == POOL_FINALIZER)
 }
 
 fn has_pod_set(world: &World, pool: &str) -> bool {

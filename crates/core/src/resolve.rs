@@ -27,6 +27,8 @@ pub struct Resolved {
     pub notices: Vec<Notice>,
     /// Nodes that are to go, if no partition lives there: Kafka must be asked.
     pub partitions_of: BTreeSet<NodeId>,
+    /// Those of them that move to another pool.
+    pub moved: BTreeSet<NodeId>,
 }
 
 /// Reads the resources, checks them, and holds what must not change while it runs.

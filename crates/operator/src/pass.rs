@@ -9,11 +9,11 @@ use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka, KafkaNodePool};
 use karst_core::ids::Entropy;
 use karst_core::names::ClusterKey;
-use karst_core::plan::{self, Fact, Plan};
+use karst_core::plan::{self, Fact, Plan, Protection};
 use karst_core::podset;
 use karst_core::pools;
 use karst_core::status::Progress;
-use karst_core::world::{KafkaAnswer, Settings, World};
+use karst_core::world::{Answers, Settings, World};
 use kube::Resource;
 
 use crate::ask;
@@ -42,14 +42,14 @@ pub(crate) struct Passes {
 impl Passes {
     /// A pass of a cluster.
     pub(crate) async fn cluster(&self, key: &ClusterKey) -> Outcome {
-        let mut answer = KafkaAnswer::NotAsked;
+        let mut answers = Answers::default();
         for _ in 0..ROUNDS {
             let snapshot = self.hands.index.snapshot(key);
             let Some(kafka) = snapshot.kafka.clone() else {
                 return self.pools_without_kafka(key, &snapshot).await;
             };
             let Some(entropy) = entropy() else { return Outcome::Failed };
-            let world = self.world(key, kafka, snapshot, answer.clone(), entropy);
+            let world = self.world(key, kafka, snapshot, answers.clone(), entropy);
             let plan = match plan::plan(&world) {
                 Ok(plan) => plan,
                 Err(error) => {
@@ -57,11 +57,8 @@ impl Passes {
                     return Outcome::Failed;
                 }
             };
-            if plan.ask_kafka {
-                answer = ask::ask(&plan.controllers).await;
-                if let KafkaAnswer::Silent(why) = &answer {
-                    tracing::debug!(cluster = %key, %why, "Kafka did not answer");
-                }
+            if !plan.questions.is_empty() {
+                ask::ask(&plan.questions, &mut answers).await;
                 continue;
             }
             if plan.facts.is_empty() {
@@ -80,7 +77,7 @@ impl Passes {
         key: &ClusterKey,
         kafka: Arc<Kafka>,
         snapshot: Snapshot,
-        answer: KafkaAnswer,
+        answers: Answers,
         entropy: Entropy,
     ) -> World {
         // Only a pod set that is still to be made can meet another of its name.
@@ -100,7 +97,7 @@ impl Passes {
             services: snapshot.services,
             service_accounts: snapshot.accounts,
             claims: snapshot.claims,
-            answer,
+            answers,
             settings: Arc::clone(&self.settings),
             now: Timestamp::now(),
             entropy,
@@ -122,6 +119,10 @@ impl Passes {
     async fn act(&self, world: &World, plan: Plan) -> Outcome {
         let key = &world.key;
         let mut failures = self.hands.write(key, plan.objects).await;
+        for removal in &plan.removals {
+            failures.extend(self.hands.remove(key, removal).await.err());
+        }
+        failures.extend(self.protect(key, &world.pools, &plan.protections).await);
         for (pool, status) in &plan.pool_statuses {
             let written = self.hands.write_status::<KafkaNodePool>(&key.namespace, pool, status).await;
             failures.extend(written.err());
@@ -137,6 +138,21 @@ impl Passes {
         } else {
             self.failed(key, &failures)
         }
+    }
+
+    async fn protect(
+        &self,
+        key: &ClusterKey,
+        pools: &BTreeMap<String, Arc<KafkaNodePool>>,
+        protections: &BTreeMap<String, Protection>,
+    ) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        for (name, protection) in protections {
+            if let Some(pool) = pools.get(name) {
+                failures.extend(self.hands.protect(&key.namespace, pool, *protection).await.err());
+            }
+        }
+        failures
     }
 
     fn failed(&self, key: &ClusterKey, failures: &[Failure]) -> Outcome {
@@ -181,7 +197,13 @@ impl Passes {
                 return Outcome::Failed;
             }
         };
-        self.write_pool_statuses(key, &statuses).await
+        let released = plan::released_without_kafka(&snapshot.pools);
+        let failures = self.protect(key, &snapshot.pools, &released).await;
+        if failures.is_empty() {
+            self.write_pool_statuses(key, &statuses).await
+        } else {
+            self.failed(key, &failures)
+        }
     }
 
     async fn write_pool_statuses(
