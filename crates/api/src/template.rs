@@ -54,7 +54,7 @@ pub struct KafkaClusterTemplate {
     pub pod_set: Option<ResourceTemplate>,
 }
 
-/// Templates of what is made for one pool; each replaces the cluster's template of the same name.
+/// Templates of what is made for one pool. When a pool has them, the cluster's own do not apply to it.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -167,7 +167,7 @@ pub struct PodTemplate {
     pub dns_config: Option<FreeForm>,
     /// Whether services show up as environment variables.
     pub enable_service_links: Option<bool>,
-    /// Largest size of the temporary directory; 5Mi unless given.
+    /// Largest size of the temporary directory; without a limit unless given.
     #[schemars(regex(pattern = r"^([0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"))]
     pub tmp_dir_size_limit: Option<String>,
     /// Volumes to add to the pod.

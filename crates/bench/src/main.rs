@@ -51,7 +51,7 @@ struct Options {
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
 
-    /// Go on to 1,000 clusters: some minutes more, and 4 GB of memory for the API server
+    /// Go on to 1,000 clusters, which takes some minutes more
     #[arg(long)]
     large: bool,
 }
@@ -82,7 +82,7 @@ fn run(options: Options) -> Result<()> {
             report = Box::pin(Scenario { programs, large: options.large }.measure()) => report,
             stopped = asked_to_stop() => {
                 stopped?;
-                bail!("stopped before all was measured; what was started is being ended")
+                bail!("stopped before all was measured; what was started has been ended")
             }
         }
     })?;

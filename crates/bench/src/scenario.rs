@@ -10,6 +10,7 @@ use crate::machine::Machine;
 use crate::report::{Figure, Limit, Report, RequestTable, Value};
 use crate::requests::Requests;
 use crate::stage::{Applied, Programs, Running, Stage};
+use crate::usage::Memory;
 
 /// How often what takes a moment is repeated; the median counts.
 const REPEATS: usize = 5;
@@ -53,14 +54,14 @@ impl Scenario {
 
         let (mut running, _) = stage.start().await?;
         running.settle().await?;
-        figures.push(resident(&running, 0)?);
+        figures.push(with_clusters(&running, 0)?);
 
         let mut applied = Vec::new();
         for number in 1..=REPEATS {
             say(&format!("Applying a cluster alone, {number} of {REPEATS}"));
             applied.push(running.apply(number..=number).await?);
             if number == 1 {
-                figures.push(resident(&running, 1)?);
+                figures.push(with_clusters(&running, 1)?);
             }
         }
         let times: Vec<_> = applied.iter().map(|applied| applied.pods_created).collect();
@@ -81,11 +82,12 @@ impl Scenario {
         let (mut running, _) = Stage::prepare(&self.programs).await?.start().await?;
         running.settle().await?;
         say(&format!("Applying {MANY} clusters at once"));
-        let Applied { pods_created, cpu, requests } = running.apply(1..=MANY).await?;
+        let Applied { pods_created, cpu, api_cpu, requests } = running.apply(1..=MANY).await?;
         let pods = Figure::new("20 clusters applied at once → 120 pods", Value::Time(pods_created));
         figures.push(pods.below(Value::Time(budgets::TWENTY_CLUSTERS)));
         figures.push(Figure::new("20 clusters: CPU of the operator", Value::Time(cpu)));
-        figures.push(resident(&running, MANY)?);
+        figures.push(Figure::new("20 clusters: CPU of the API server and its store", Value::Time(api_cpu)));
+        figures.push(with_clusters(&running, MANY)?);
         measure_idle(&mut running, figures).await?;
         let mut clusters = grow(&mut running, figures, MANY, GROWN).await?;
         if self.large {
@@ -118,7 +120,7 @@ async fn grow(running: &mut Running, figures: &mut Vec<Figure>, from: usize, to:
     ));
     figures
         .push(Figure::new(format!("{added} more clusters: CPU of the operator"), Value::Time(applied.cpu)));
-    figures.push(resident(running, to)?);
+    figures.push(with_clusters(running, to)?);
     Ok(to)
 }
 
@@ -128,14 +130,8 @@ async fn measure_restart(running: Running, figures: &mut Vec<Figure>, clusters: 
     let (mut running, took) = running.stop().await?.start().await?;
     figures.push(Figure::new(format!("operator start → ready, {clusters} clusters"), Value::Time(took)));
     let requests = running.settle().await?;
-    let memory = running.memory()?;
-    figures.push(
-        Figure::new(
-            format!("resident memory after a start with {clusters} clusters"),
-            Value::Bytes(memory.resident),
-        )
-        .noting([format!("peak {}", Value::Bytes(memory.peak))]),
-    );
+    let after = format!("resident memory after a start with {clusters} clusters");
+    figures.push(resident(after, running.memory()?));
     let writes =
         requests.iter().filter(|(request, _)| !["get", "list", "watch"].contains(&request.verb.as_str()));
     let writes = Value::Count(writes.map(|(_, count)| count).sum());
@@ -144,19 +140,23 @@ async fn measure_restart(running: Running, figures: &mut Vec<Figure>, clusters: 
     Ok(())
 }
 
-fn resident(running: &Running, clusters: usize) -> Result<Figure> {
-    let memory = running.memory()?;
+/// The memory of an operator that has settled.
+fn with_clusters(running: &Running, clusters: usize) -> Result<Figure> {
     let what = match clusters {
         0 => "resident memory, no cluster".to_owned(),
         1 => "resident memory, 1 cluster".to_owned(),
         _ => format!("resident memory, {clusters} clusters"),
     };
-    let figure = Figure::new(what, Value::Bytes(memory.resident))
-        .noting([format!("peak {}", Value::Bytes(memory.peak))]);
+    let figure = resident(what, running.memory()?);
     Ok(match budgets::memory(clusters) {
         Some(budget) => figure.below(Value::Bytes(budget)),
         None => figure,
     })
+}
+
+fn resident(what: String, memory: Memory) -> Figure {
+    let (data, peak) = (Value::Bytes(memory.anonymous), Value::Bytes(memory.peak));
+    Figure::new(what, Value::Bytes(memory.resident)).noting([format!("data {data}"), format!("peak {peak}")])
 }
 
 /// Progress goes to standard error, so that the figures can be sent elsewhere.

@@ -58,6 +58,8 @@ pub(crate) struct Applied {
     pub(crate) pods_created: Duration,
     /// What the operator used until it had settled.
     pub(crate) cpu: Duration,
+    /// What the API server and its store used until then: for the operator's requests, our own, and all watches.
+    pub(crate) api_cpu: Duration,
     /// What the operator asked for until it had settled, but for its lease.
     pub(crate) requests: Requests,
 }
@@ -138,7 +140,7 @@ impl Running {
         let clusters = numbers.clone().count();
         let pods = self.stage.pods.count() + clusters * NODES;
         let patience = PODS + PODS_OF_ONE_MORE * u32::try_from(clusters)?;
-        let cpu = self.operator.cpu()?;
+        let (cpu, api_cpu) = (self.operator.cpu()?, self.stage.control_plane.cpu()?);
         let began = Instant::now();
         let Stage { quickstart, client, pods: seen, .. } = &mut self.stage;
         let both = async { futures::try_join!(quickstart.apply(client, numbers), seen.reach(pods)) };
@@ -152,7 +154,12 @@ impl Running {
         done?;
         let pods_created = began.elapsed();
         let requests = self.settle().await?;
-        Ok(Applied { pods_created, cpu: self.operator.cpu()? - cpu, requests })
+        Ok(Applied {
+            pods_created,
+            cpu: self.operator.cpu()? - cpu,
+            api_cpu: self.stage.control_plane.cpu()? - api_cpu,
+            requests,
+        })
     }
 
     /// Watches a settled operator do nothing.

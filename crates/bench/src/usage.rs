@@ -9,7 +9,9 @@ use anyhow::{Context, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Memory {
     pub(crate) resident: u64,
-    /// The most it ever was.
+    /// The part of it that is data; the rest is the program itself, which the kernel may drop and read again.
+    pub(crate) anonymous: u64,
+    /// The most that ever was resident.
     pub(crate) peak: u64,
 }
 
@@ -24,7 +26,11 @@ fn parse_memory(status: &str) -> Option<Memory> {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
     };
-    Some(Memory { resident: kib("VmRSS:")? * 1024, peak: kib("VmHWM:")? * 1024 })
+    Some(Memory {
+        resident: kib("VmRSS:")? * 1024,
+        anonymous: kib("RssAnon:")? * 1024,
+        peak: kib("VmHWM:")? * 1024,
+    })
 }
 
 /// Processor time that all threads of a process have used, ended ones included; in steps of 10 ms on most machines.
@@ -50,8 +56,9 @@ mod tests {
 
     #[test]
     fn memory_is_read_in_bytes() {
-        let status = "Name:\tx\nVmHWM:\t    2000 kB\nVmRSS:\t    1000 kB\nRssAnon:\t 7 kB\n";
-        assert_eq!(parse_memory(status), Some(Memory { resident: 1_024_000, peak: 2_048_000 }));
+        let status = "Name:\tx\nVmHWM:\t    2000 kB\nVmRSS:\t    1000 kB\nRssAnon:\t     500 kB\n";
+        let expected = Memory { resident: 1_024_000, anonymous: 512_000, peak: 2_048_000 };
+        assert_eq!(parse_memory(status), Some(expected));
         assert_eq!(parse_memory("Name:\tkthreadd\n"), None);
     }
 

@@ -12,6 +12,7 @@ use crate::listeners::ClientListener;
 use crate::names::ClusterKey;
 use crate::quantity::Quantity;
 use crate::storage::Storage;
+use crate::template::Template;
 use crate::versions::KafkaVersion;
 
 /// What the nodes of a pool do. At least one of the two.
@@ -82,6 +83,8 @@ pub struct Pool {
     pub resources: Option<api::ResourceRequirements>,
     /// What the JVM is started with.
     pub jvm_options: Option<api::JvmOptions>,
+    /// What users add to its objects.
+    pub template: Template,
     /// The nodes that are to run.
     pub nodes: Vec<NodeId>,
     /// The ids that belong to the pool: those of its nodes, and of nodes that are still on their way out.

@@ -24,7 +24,7 @@ impl IdList {
     /// The ids, in order, but at most so many of each range.
     pub fn iter(&self, of_each_range: usize) -> impl Iterator<Item = NodeId> + '_ {
         self.0.iter().flat_map(move |&(first, last)| {
-            let rising = (first <= last).then(|| first..=last).into_iter().flatten();
+            let rising = (first <= last).then_some(first..=last).into_iter().flatten();
             let falling = (first > last).then(|| (last..=first).rev()).into_iter().flatten();
             rising.chain(falling).take(of_each_range).map(NodeId)
         })

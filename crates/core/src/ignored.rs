@@ -14,7 +14,6 @@ pub(crate) fn of_kafka(kafka: &api::Kafka) -> Option<Notice> {
         ("spec.kafka.jmxOptions", cluster.jmx_options.is_some()),
         ("spec.kafka.metricsConfig", cluster.metrics_config.is_some()),
         ("spec.kafka.logging", cluster.logging.is_some()),
-        ("spec.kafka.template", cluster.template.is_some()),
         ("spec.kafka.tieredStorage", cluster.tiered_storage.is_some()),
         ("spec.kafka.quotas", cluster.quotas.is_some()),
         ("spec.entityOperator", spec.entity_operator.is_some()),
@@ -24,6 +23,7 @@ pub(crate) fn of_kafka(kafka: &api::Kafka) -> Option<Notice> {
         ("spec.kafkaExporter", spec.kafka_exporter.is_some()),
         ("spec.maintenanceTimeWindows", spec.maintenance_time_windows.is_some()),
     ]);
+    fields.extend(cluster.template.iter().flat_map(|template| of_cluster_template(template)));
     for (index, listener) in cluster.listeners.iter().enumerate() {
         let at = |field: &str| format!("spec.kafka.listeners[{index}].{field}");
         fields.extend(listener.configuration.is_some().then(|| at("configuration")));
@@ -35,11 +35,45 @@ pub(crate) fn of_kafka(kafka: &api::Kafka) -> Option<Notice> {
 
 /// The fields of a pool that have no effect.
 pub(crate) fn of_pool(name: &str, pool: &api::KafkaNodePool) -> Option<Notice> {
-    let mut fields = present(&[("spec.template", pool.spec.template.is_some())]);
+    let mut fields: Vec<_> =
+        pool.spec.template.iter().flat_map(|template| of_pool_template(template)).collect();
     fields.extend(of_storage("spec.storage", &pool.spec.storage));
     let claims = pool.spec.resources.as_ref().is_some_and(|resources| resources.claims.is_some());
     fields.extend(claims.then(|| "spec.resources.claims".to_owned()));
     notice(Some(name.to_owned()), fields)
+}
+
+/// The parts of a cluster's template whose objects are not made yet.
+fn of_cluster_template(template: &api::KafkaClusterTemplate) -> Vec<String> {
+    let mut fields = present(&[
+        ("spec.kafka.template.externalBootstrapService", template.external_bootstrap_service.is_some()),
+        ("spec.kafka.template.perPodService", template.per_pod_service.is_some()),
+        ("spec.kafka.template.externalBootstrapRoute", template.external_bootstrap_route.is_some()),
+        ("spec.kafka.template.perPodRoute", template.per_pod_route.is_some()),
+        ("spec.kafka.template.externalBootstrapIngress", template.external_bootstrap_ingress.is_some()),
+        ("spec.kafka.template.perPodIngress", template.per_pod_ingress.is_some()),
+        ("spec.kafka.template.podDisruptionBudget", template.pod_disruption_budget.is_some()),
+        ("spec.kafka.template.clusterCaCert", template.cluster_ca_cert.is_some()),
+        ("spec.kafka.template.jmxSecret", template.jmx_secret.is_some()),
+        ("spec.kafka.template.clusterRoleBinding", template.cluster_role_binding.is_some()),
+    ]);
+    fields.extend(of_pod_template("spec.kafka.template.pod", template.pod.as_deref()));
+    fields
+}
+
+/// The parts of a pool's template whose objects are not made yet.
+fn of_pool_template(template: &api::KafkaNodePoolTemplate) -> Vec<String> {
+    let mut fields = present(&[
+        ("spec.template.perPodService", template.per_pod_service.is_some()),
+        ("spec.template.perPodRoute", template.per_pod_route.is_some()),
+        ("spec.template.perPodIngress", template.per_pod_ingress.is_some()),
+    ]);
+    fields.extend(of_pod_template("spec.template.pod", template.pod.as_deref()));
+    fields
+}
+
+fn of_pod_template(field: &str, template: Option<&api::PodTemplate>) -> Option<String> {
+    template?.templated_volumes.is_some().then(|| format!("{field}.templatedVolumes"))
 }
 
 fn of_storage(field: &str, storage: &api::Storage) -> Vec<String> {

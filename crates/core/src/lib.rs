@@ -31,5 +31,6 @@ mod removals;
 pub mod resolve;
 pub mod status;
 pub mod storage;
+pub mod template;
 pub mod versions;
 pub mod world;

@@ -45,6 +45,8 @@ pub const SKIP_CHECK_ANNOTATION: &str = "strimzi.io/skip-broker-scaledown-check"
 pub const POOL_FINALIZER: &str = "karst.io/nodes-leave-in-order";
 /// Stops Karst from changing anything of a cluster.
 pub const PAUSE_ANNOTATION: &str = "strimzi.io/pause-reconciliation";
+/// Fingerprint of what users added to an object by templates and by labels that it inherits.
+pub const ADDITIONS_ANNOTATION: &str = "karst.io/additions";
 /// Lets Karst take over a cluster that another operator made.
 pub const ADOPT_ANNOTATION: &str = "karst.io/adopt";
 

@@ -195,6 +195,11 @@ impl Notice {
         }
     }
 
+    /// Does it go away when partitions move?
+    pub fn waits_for_partitions(&self) -> bool {
+        matches!(self, Self::PartitionsHere { .. } | Self::PartitionsUnknown { .. } | Self::MoveHeld { .. })
+    }
+
     /// The pool it is about, when it is about one.
     pub fn pool(&self) -> Option<&str> {
         match self {

@@ -18,10 +18,11 @@ use crate::cluster::{Cluster, Node, Pool};
 use crate::config::{self, REPLICATION_PORT};
 use crate::digest::Digest;
 use crate::ids::ClusterId;
-use crate::names::{BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL};
+use crate::names::{ADDITIONS_ANNOTATION, BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL};
 use crate::properties::Properties;
 use crate::quorum::{CONTROLLER_PORT, InitialControllers, StorageFormat};
 use crate::storage::{Disk, Medium};
+use crate::template::SharedTemplate;
 use crate::world::{Meta, World};
 use crate::{jvm, logging, pods};
 
@@ -84,7 +85,7 @@ impl Object {
                     .is_some_and(|seen| seen.digest == Some(digest) && self.meta_is_in(&seen.meta))
             }
             Self::ConfigMap(wanted) => {
-                let digest = Digest::of(&wanted.data)?;
+                let digest = config_digest(wanted.data.as_ref())?;
                 let seen = world.config_maps.get(name);
                 seen.is_some_and(|seen| seen.digest == Some(digest) && self.meta_is_in(&seen.meta))
             }
@@ -93,8 +94,9 @@ impl Object {
                 let seen = world.pod_sets.get(name);
                 seen.is_some_and(|seen| seen.digest == Some(digest) && self.meta_is_in(&seen.meta))
             }
-            // A claim is written once: most of it cannot be changed, and growing it is a step of its own.
-            Self::Claim(_) => world.claims.contains_key(name),
+            // Of a claim that exists only the metadata is looked at: most of the rest cannot be changed, and
+            // growing it is a step of its own.
+            Self::Claim(_) => world.claims.get(name).is_some_and(|seen| self.meta_is_in(&seen.meta)),
         })
     }
 
@@ -103,6 +105,12 @@ impl Object {
             wanted.iter().flatten().all(|(key, value)| seen.get(key) == Some(value))
         };
         let meta = self.meta();
+        let mark = |annotations: Option<&BTreeMap<String, String>>| {
+            annotations.and_then(|all| all.get(ADDITIONS_ANNOTATION)).cloned()
+        };
+        if mark(meta.annotations.as_ref()) != mark(Some(&seen.annotations)) {
+            return false;
+        }
         let owned = meta.owner_references.iter().flatten().all(|owner| seen.owners.contains(&owner.uid));
         owned && subset(&meta.labels, &seen.labels) && subset(&meta.annotations, &seen.annotations)
     }
@@ -115,6 +123,25 @@ pub fn service_digest(service: &Service) -> Result<Digest, serde_json::Error> {
     let ports: Vec<_> = spec.ports.iter().flatten().map(|port| (&port.name, port.port)).collect();
     let headless = spec.cluster_ip.as_deref() == Some("None");
     Digest::of(&(ports, &spec.selector, headless, spec.publish_not_ready_addresses.unwrap_or_default()))
+}
+
+/// The keys of a node's ConfigMap that Karst may set. Others are not ours: they can be added, and are not looked at.
+const CONFIG_KEYS: &[&str] = &[
+    "server.config",
+    "cluster.id",
+    "metadata.version",
+    "storage.format",
+    "initial.controllers",
+    "jvm.options",
+    "log4j.properties",
+    "log4j2.properties",
+];
+
+/// Fingerprint of those keys of a ConfigMap that Karst sets.
+pub fn config_digest(data: Option<&BTreeMap<String, String>>) -> Result<Digest, serde_json::Error> {
+    let ours: BTreeMap<_, _> =
+        data.into_iter().flatten().filter(|(key, _)| CONFIG_KEYS.contains(&key.as_str())).collect();
+    Digest::of(&ours)
 }
 
 /// Who owns everything that is made for a cluster: its `Kafka` resource, so that it all goes with it.
@@ -147,11 +174,14 @@ pub struct Render<'a> {
 impl Render<'_> {
     /// The objects that do not depend on nodes: they can be made before the cluster has an identity.
     pub fn shared(cluster: &Cluster, kafka: &api::Kafka) -> Vec<Object> {
-        vec![
-            Object::ServiceAccount(service_account(cluster, kafka)),
-            Object::Service(headless_service(cluster, kafka)),
-            Object::Service(bootstrap_service(cluster, kafka)),
-        ]
+        let template = SharedTemplate::of(kafka);
+        let mut account = service_account(cluster, kafka);
+        template.service_account.add_marked_to(&mut account.metadata);
+        let mut headless = headless_service(cluster, kafka);
+        template.brokers_service.add_to(&mut headless);
+        let mut bootstrap = bootstrap_service(cluster, kafka);
+        template.bootstrap_service.add_to(&mut bootstrap);
+        vec![Object::ServiceAccount(account), Object::Service(headless), Object::Service(bootstrap)]
     }
 
     /// The objects of the nodes: what pods need first, then the pods.
@@ -199,10 +229,16 @@ impl Render<'_> {
             (logging_key, logging.to_owned()),
         ];
         ConfigMap {
-            metadata: self.node_meta(node, self.cluster.pod_name(node)),
+            metadata: self.config_map_meta(node),
             data: Some(data.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
             ..ConfigMap::default()
         }
+    }
+
+    fn config_map_meta(&self, node: Node<'_>) -> ObjectMeta {
+        let mut meta = self.node_meta(node, self.cluster.pod_name(node));
+        node.pool.template.others().add_marked_to(&mut meta);
+        meta
     }
 
     fn node_meta(&self, node: Node<'_>, name: String) -> ObjectMeta {
@@ -230,6 +266,7 @@ impl Render<'_> {
             // Data that is to outlive the cluster must not go with its owner.
             meta.owner_references = None;
         }
+        node.pool.template.claims().add_marked_to(&mut meta);
         Some(PersistentVolumeClaim {
             metadata: meta,
             spec: Some(PersistentVolumeClaimSpec {
@@ -269,6 +306,7 @@ impl Render<'_> {
             ]
             .into(),
         );
+        pool.template.pod_set().add_marked_to(&mut set.metadata);
         Ok(set)
     }
 }

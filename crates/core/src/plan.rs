@@ -19,11 +19,14 @@ use crate::objects::{Object, Render};
 use crate::problem::Problem;
 use crate::quorum::StorageFormat;
 use crate::status::{self, Progress};
-use crate::world::{Answer, World};
+use crate::world::World;
 use crate::{config, ignored, pods, removals, resolve};
 
 /// How soon to look again when Kafka did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// How soon to look again whether partitions have left a node. Kafka does not tell.
+const LOOK_AT_PARTITIONS_AGAIN: Duration = Duration::from_secs(5);
 
 /// Fields of the cluster's status that are never written with the rest of it.
 pub const KAFKA_FACTS: &[&str] = &["clusterId", "initialControllers"];
@@ -186,8 +189,9 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         plan.questions.moved = moved;
         plan.questions.brokers = broker_hosts(world, &cluster);
     }
-    if matches!(world.answers.partitions, Answer::Silent(_)) {
-        plan.look_again = Some(ASK_AGAIN);
+    if world.answers.partitions.was_asked() {
+        let blocked = plan.notices.iter().any(Notice::waits_for_partitions);
+        plan.look_again = plan.look_again.or(blocked.then_some(LOOK_AT_PARTITIONS_AGAIN));
     }
 
     // Objects.

@@ -1,4 +1,6 @@
 //! The pod of a node: the unmodified Kafka image, and the launcher that an init container puts beside it.
+//!
+//! What users wrote in templates was checked before; here it is only put in its place.
 
 use std::collections::BTreeMap;
 
@@ -24,6 +26,7 @@ use crate::objects::Render;
 use crate::properties::Properties;
 use crate::quorum::CONTROLLER_PORT;
 use crate::storage::{Disk, Medium};
+use crate::template::{ContainerTemplate, PodTemplate};
 
 /// The user and group of the official image.
 const KAFKA_USER: i64 = 1000;
@@ -71,49 +74,73 @@ fn metadata(
         // Otherwise kubectl exec and logs ask which of the two containers is meant.
         ("kubectl.kubernetes.io/default-container".to_owned(), "kafka".to_owned()),
     ];
-    Ok(ObjectMeta {
+    let mut meta = ObjectMeta {
         name: Some(name),
         namespace: Some(cluster.key.namespace.clone()),
         labels: Some(labels),
         annotations: Some(annotations.into()),
         ..ObjectMeta::default()
-    })
+    };
+    node.pool.template.pods().add_to(&mut meta);
+    Ok(meta)
 }
 
 fn spec(context: &Render<'_>, node: Node<'_>) -> PodSpec {
     let cluster = context.cluster;
-    let settings = &context.world.settings;
     let name = cluster.pod_name(node);
-    let pull_secrets: Vec<_> =
-        settings.image_pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }).collect();
+    let template = node.pool.template.pod.clone();
     PodSpec {
         hostname: Some(name.clone()),
         subdomain: Some(cluster.key.headless_service()),
         service_account_name: Some(cluster.key.service_account()),
         // Kafka has no business with the API server.
         automount_service_account_token: Some(false),
-        enable_service_links: Some(false),
+        enable_service_links: Some(template.enable_service_links.unwrap_or(false)),
         restart_policy: Some("Always".to_owned()),
-        termination_grace_period_seconds: Some(GRACE_SECONDS),
-        image_pull_secrets: (!pull_secrets.is_empty()).then_some(pull_secrets),
-        security_context: Some(PodSecurityContext {
-            run_as_non_root: Some(true),
-            run_as_user: Some(KAFKA_USER),
-            run_as_group: Some(KAFKA_USER),
-            fs_group: Some(KAFKA_USER),
-            // Without it every restart walks all files of the volume to change an owner that is right already.
-            fs_group_change_policy: Some("OnRootMismatch".to_owned()),
-            seccomp_profile: Some(SeccompProfile {
-                type_: "RuntimeDefault".to_owned(),
-                ..SeccompProfile::default()
-            }),
-            ..PodSecurityContext::default()
-        }),
-        affinity: Some(apart(&cluster.key.selector())),
-        init_containers: Some(vec![launcher_container(context)]),
+        termination_grace_period_seconds: template.termination_grace_period_seconds.or(Some(GRACE_SECONDS)),
+        image_pull_secrets: pull_secrets(context, &template),
+        security_context: template.security_context.or_else(|| Some(unprivileged())),
+        affinity: template.affinity.or_else(|| Some(apart(&cluster.key.selector()))),
+        tolerations: template.tolerations,
+        topology_spread_constraints: template.topology_spread_constraints,
+        priority_class_name: template.priority_class_name,
+        scheduler_name: template.scheduler_name,
+        host_aliases: template.host_aliases,
+        dns_policy: template.dns_policy.map(str::to_owned),
+        dns_config: template.dns_config,
+        host_users: template.host_users,
+        init_containers: Some(vec![launcher_container(context, &node.pool.template.init_container)]),
         containers: vec![kafka_container(context, node)],
         volumes: Some(volumes(node, &name)),
         ..PodSpec::default()
+    }
+}
+
+/// Those of the operator, and those of the template.
+fn pull_secrets(context: &Render<'_>, template: &PodTemplate) -> Option<Vec<LocalObjectReference>> {
+    let names = context.world.settings.image_pull_secrets.iter();
+    let mut secrets: Vec<_> = names.map(|name| LocalObjectReference { name: name.clone() }).collect();
+    for secret in &template.image_pull_secrets {
+        if !secrets.contains(secret) {
+            secrets.push(secret.clone());
+        }
+    }
+    (!secrets.is_empty()).then_some(secrets)
+}
+
+fn unprivileged() -> PodSecurityContext {
+    PodSecurityContext {
+        run_as_non_root: Some(true),
+        run_as_user: Some(KAFKA_USER),
+        run_as_group: Some(KAFKA_USER),
+        fs_group: Some(KAFKA_USER),
+        // Without it every restart walks all files of the volume to change an owner that is right already.
+        fs_group_change_policy: Some("OnRootMismatch".to_owned()),
+        seccomp_profile: Some(SeccompProfile {
+            type_: "RuntimeDefault".to_owned(),
+            ..SeccompProfile::default()
+        }),
+        ..PodSecurityContext::default()
     }
 }
 
@@ -157,9 +184,9 @@ fn mount(name: &str, path: &str, read_only: bool) -> VolumeMount {
     }
 }
 
-fn launcher_container(context: &Render<'_>) -> Container {
+fn launcher_container(context: &Render<'_>, template: &ContainerTemplate) -> Container {
     let settings = &context.world.settings;
-    Container {
+    let container = Container {
         name: "karst-node".to_owned(),
         image: Some(settings.node_image.clone()),
         image_pull_policy: settings.image_pull_policy.clone(),
@@ -167,7 +194,16 @@ fn launcher_container(context: &Render<'_>) -> Container {
         volume_mounts: Some(vec![mount("karst", "/karst", false)]),
         security_context: Some(restricted()),
         ..Container::default()
-    }
+    };
+    customized(container, template)
+}
+
+/// A container with what users say about it.
+fn customized(mut container: Container, template: &ContainerTemplate) -> Container {
+    container.env = template.env.clone();
+    container.security_context = template.security_context.clone().or(container.security_context);
+    container.volume_mounts.get_or_insert_default().extend(template.volume_mounts.clone());
+    container
 }
 
 fn kafka_container(context: &Render<'_>, node: Node<'_>) -> Container {
@@ -180,7 +216,7 @@ fn kafka_container(context: &Render<'_>, node: Node<'_>) -> Container {
     mounts.extend(
         node.pool.storage.disks().iter().map(|disk| mount(&disk.volume_name(), &disk.mount_path(), false)),
     );
-    Container {
+    let container = Container {
         name: "kafka".to_owned(),
         image: Some(context.cluster.image.clone()),
         image_pull_policy: context.world.settings.image_pull_policy.clone(),
@@ -194,7 +230,8 @@ fn kafka_container(context: &Render<'_>, node: Node<'_>) -> Container {
         // What the launcher says last, when it refuses to start, becomes part of the pod's status.
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..Container::default()
-    }
+    };
+    customized(container, &node.pool.template.kafka_container)
 }
 
 fn ports(context: &Render<'_>, node: Node<'_>) -> Vec<ContainerPort> {
@@ -250,6 +287,7 @@ fn resources(wanted: &api::ResourceRequirements) -> ResourceRequirements {
 }
 
 fn volumes(node: Node<'_>, pod: &str) -> Vec<Volume> {
+    let template = &node.pool.template.pod;
     let empty_dir = |name: &str, size_limit: Option<&str>| Volume {
         name: name.to_owned(),
         empty_dir: Some(EmptyDirVolumeSource {
@@ -260,7 +298,7 @@ fn volumes(node: Node<'_>, pod: &str) -> Vec<Volume> {
     };
     let mut volumes = vec![
         empty_dir("karst", None),
-        empty_dir("tmp", None),
+        empty_dir("tmp", template.tmp_dir_size_limit.as_deref()),
         Volume {
             name: "config".to_owned(),
             config_map: Some(ConfigMapVolumeSource {
@@ -271,6 +309,7 @@ fn volumes(node: Node<'_>, pod: &str) -> Vec<Volume> {
         },
     ];
     volumes.extend(node.pool.storage.disks().iter().map(|disk| data_volume(disk, pod, &empty_dir)));
+    volumes.extend(template.volumes.clone());
     volumes
 }
 

@@ -16,6 +16,7 @@ use crate::quantity::Quantity;
 use crate::quorum::{InitialController, InitialControllers};
 use crate::resolve::{Resolved, too_long};
 use crate::storage::Storage;
+use crate::template::{self, Template};
 use crate::world::{PodSetView, World};
 
 /// The name of the pool that stands for a cluster without pools.
@@ -30,6 +31,7 @@ struct Wanted<'a> {
     storage_field: &'static str,
     resources: Option<&'a api::ResourceRequirements>,
     jvm_options: Option<&'a api::JvmOptions>,
+    template: Result<Template, Vec<Problem>>,
     status: Option<&'a api::KafkaNodePoolStatus>,
     resource: Option<&'a api::KafkaNodePool>,
 }
@@ -50,8 +52,13 @@ pub fn names<'a>(kafka: &api::Kafka, pools: &'a BTreeMap<String, Arc<api::KafkaN
 /// Checks every pool, and gives each of its nodes an id.
 pub(crate) fn resolve(world: &World, resolved: &mut Resolved) -> Vec<Pool> {
     let spec = &world.kafka.spec.kafka;
+    // What is wrong with the cluster's own template holds the whole cluster, so nothing is made without it.
+    let template = template::of_cluster(&world.kafka).unwrap_or_else(|problems| {
+        resolved.problems.extend(problems);
+        Template::default()
+    });
     let wanted: Vec<Wanted<'_>> = if uses_pools(&world.kafka) {
-        world.pools.iter().map(|(name, pool)| real_pool(name, pool, spec)).collect()
+        world.pools.iter().map(|(name, pool)| real_pool(name, pool, spec, &template)).collect()
     } else {
         if !world.pools.is_empty() {
             resolved.notices.push(Notice::PoolsNotUsed { pools: world.pools.keys().cloned().collect() });
@@ -59,7 +66,7 @@ pub(crate) fn resolve(world: &World, resolved: &mut Resolved) -> Vec<Pool> {
         if spec.storage.is_none() {
             resolved.problems.push(Problem::NoStorage);
         }
-        virtual_pool(spec).into_iter().collect()
+        virtual_pool(spec, template).into_iter().collect()
     };
     if wanted.is_empty() && resolved.problems.is_empty() {
         resolved.problems.push(Problem::NoPools { cluster: world.key.name.clone() });
@@ -85,6 +92,7 @@ fn real_pool<'a>(
     name: &'a str,
     pool: &'a api::KafkaNodePool,
     cluster: &'a api::KafkaClusterSpec,
+    template: &Template,
 ) -> Wanted<'a> {
     Wanted {
         name,
@@ -94,12 +102,13 @@ fn real_pool<'a>(
         storage_field: "spec.storage",
         resources: pool.spec.resources.as_ref().or(cluster.resources.as_ref()),
         jvm_options: pool.spec.jvm_options.as_ref().or(cluster.jvm_options.as_ref()),
+        template: template::of_pool(pool, template),
         status: pool.status.as_ref(),
         resource: Some(pool),
     }
 }
 
-fn virtual_pool(spec: &api::KafkaClusterSpec) -> Option<Wanted<'_>> {
+fn virtual_pool(spec: &api::KafkaClusterSpec, template: Template) -> Option<Wanted<'_>> {
     Some(Wanted {
         name: VIRTUAL_POOL,
         replicas: spec.replicas.unwrap_or_default(),
@@ -108,6 +117,7 @@ fn virtual_pool(spec: &api::KafkaClusterSpec) -> Option<Wanted<'_>> {
         storage_field: "spec.kafka.storage",
         resources: spec.resources.as_ref(),
         jvm_options: spec.jvm_options.as_ref(),
+        template: Ok(template),
         status: None,
         resource: None,
     })
@@ -173,7 +183,9 @@ fn check(world: &World, wanted: &Wanted<'_>, notices: &mut Vec<Notice>) -> Resul
     let replicas = usize::try_from(wanted.replicas)
         .map_err(|_| problems.push(Problem::Replicas { replicas: wanted.replicas }))
         .ok();
-    let (Some(roles), Some(storage), Some(replicas), true) = (roles, storage, replicas, problems.is_empty())
+    let template = wanted.template.clone().map_err(|found| problems.extend(found)).ok();
+    let (Some(roles), Some(storage), Some(replicas), Some(template), true) =
+        (roles, storage, replicas, template, problems.is_empty())
     else {
         return Err(problems);
     };
@@ -189,6 +201,7 @@ fn check(world: &World, wanted: &Wanted<'_>, notices: &mut Vec<Notice>) -> Resul
             storage_written: written,
             resources: wanted.resources.cloned(),
             jvm_options: wanted.jvm_options.cloned(),
+            template,
             nodes: Vec::new(),
             ids: Vec::new(),
             is_going: meta.is_some_and(|meta| meta.deletion_timestamp.is_some()),

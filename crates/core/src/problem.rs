@@ -150,6 +150,34 @@ pub enum Problem {
         /// What is there.
         value: String,
     },
+    /// A label or an annotation that is not a user's to set.
+    #[error(
+        "{field} is reserved: labels and annotations that start with strimzi.io/ or karst.io/, and app.kubernetes.io/name, instance and managed-by, are set by Karst, which finds its objects by them; remove it or choose another key"
+    )]
+    ReservedKey {
+        /// Full path of the field.
+        field: String,
+    },
+    /// A part of a pod or container that is not what Kubernetes expects.
+    #[error(
+        "{field} is not what Kubernetes expects there: {why}; correct it (`kubectl explain pod.spec` tells more)"
+    )]
+    FreeForm {
+        /// Full path of the field.
+        field: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A part of a template that cannot be used.
+    #[error("{field} {found}; {advice}")]
+    Template {
+        /// Full path of the field.
+        field: String,
+        /// What is there.
+        found: String,
+        /// What would be right.
+        advice: String,
+    },
     /// One id in two pools.
     #[error(
         "node id {node} is in status.nodeIds of the pools '{one}' and '{other}'; remove it from the one whose pod '{pod}' does not exist"

@@ -76,3 +76,8 @@ fn a_single_node_is_rendered_as_before() {
 fn kafka_3_9_is_rendered_as_before() {
     check("kafka-3.9", include_str!("../../../deploy/examples/kafka-3.9.yaml"));
 }
+
+#[test]
+fn templates_are_rendered_as_before() {
+    check("templates", include_str!("../../../deploy/examples/templates.yaml"));
+}

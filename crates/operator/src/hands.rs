@@ -67,8 +67,16 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Is the object gone?
-    fn is_missing(&self) -> bool {
+    pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 404))
+    }
+
+    /// Is the namespace being deleted? Then nothing can be made in it any more, and nothing needs to be.
+    pub(crate) fn is_namespace_going(&self) -> bool {
+        let Self::Api { source, .. } = self else { return false };
+        let kube::Error::Api(status) = &**source else { return false };
+        let causes = status.details.iter().flat_map(|details| &details.causes);
+        causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
     }
 
     /// Did the object change since it was read? Then the next look decides anew, and nothing is wrong.
@@ -144,6 +152,13 @@ impl Hands {
             Object::Service(service) => self.apply::<ServiceWire, _>(namespace, object, service).await,
             Object::ConfigMap(map) => self.apply::<ConfigMapWire, _>(namespace, object, map).await,
             Object::PodSet(set) => self.apply::<StrimziPodSet, _>(namespace, object, set).await,
+            Object::Claim(claim) if self.index.has_claim(namespace, object) => {
+                // Most of a claim cannot be changed, and its size may have grown by hand.
+                let meta = &claim.metadata;
+                let (labels, annotations) = (&meta.labels, &meta.annotations);
+                let patch = json!({ "metadata": { "labels": labels, "annotations": annotations, "ownerReferences": meta.owner_references } });
+                self.patch::<ClaimWire, _>(namespace, object, &Patch::Merge(patch)).await
+            }
             Object::Claim(claim) => self.apply::<ClaimWire, _>(namespace, object, claim).await,
         }
     }
@@ -153,11 +168,22 @@ impl Hands {
         K: Indexed,
         B: serde::Serialize + std::fmt::Debug,
     {
+        self.patch::<K, _>(namespace, object, &Patch::Apply(body)).await
+    }
+
+    async fn patch<K, B>(&self, namespace: &str, object: &Object, patch: &Patch<B>) -> Result<(), Failure>
+    where
+        K: Indexed,
+        B: serde::Serialize + std::fmt::Debug,
+    {
         let name = object.meta().name.as_deref().unwrap_or_default();
         let what = format!("could not write {}", object.describe());
-        let parameters = PatchParams::apply(MANAGER).force();
+        let parameters = match patch {
+            Patch::Apply(_) => PatchParams::apply(MANAGER).force(),
+            _ => PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() },
+        };
         let api = self.api::<K>(namespace);
-        let written = self.call(&what, api.patch(name, &parameters, &Patch::Apply(body))).await?;
+        let written = self.call(&what, api.patch(name, &parameters, patch)).await?;
         tracing::debug!(object = %object.describe(), "written");
         self.learn(written);
         Ok(())

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::names::{CLUSTER_LABEL, ClusterKey};
+use karst_core::objects::Object;
 use karst_core::world::{ClaimView, ConfigMapView, PodSetView, PodView, ServiceAccountView, ServiceView};
 use kube::runtime::watcher::Event;
 
@@ -184,6 +185,14 @@ impl Index {
         let objects = clusters.get(key)?;
         let set = Arc::clone(&objects.pod_sets.get(name)?.view);
         Some((set, objects.pods.values().map(|seen| Arc::clone(&seen.view)).collect()))
+    }
+
+    /// Does the claim of this name exist, in its cluster?
+    pub(crate) fn has_claim(&self, namespace: &str, claim: &Object) -> bool {
+        let meta = claim.meta();
+        let (Some(cluster), Some(name)) = (ClaimWire::cluster(meta), &meta.name) else { return false };
+        let key = ClusterKey { namespace: namespace.to_owned(), name: cluster.to_owned() };
+        self.lock().get(&key).is_some_and(|objects| objects.claims.contains_key(name))
     }
 
     /// Which of these pod sets belong to other clusters of the namespace.

@@ -17,7 +17,9 @@ mod watch;
 use std::io::IsTerminal;
 
 use clap::Parser;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::settings::{Args, LogFormat};
 
@@ -31,14 +33,13 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn start_log(format: LogFormat, level: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(level.to_lowercase())?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_target(false)
-        .with_ansi(std::io::stdout().is_terminal());
+    let filter: Targets = level.to_lowercase().parse()?;
+    let lines =
+        tracing_subscriber::fmt::layer().with_target(false).with_ansi(std::io::stdout().is_terminal());
+    let registry = tracing_subscriber::registry().with(filter);
     match format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Text => registry.with(lines).init(),
+        LogFormat::Json => registry.with(lines.json().flatten_event(true)).init(),
     }
     Ok(())
 }

@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka, KafkaNodePool};
 use karst_core::ids::Entropy;
 use karst_core::names::ClusterKey;
+use karst_core::notice::IDS_IGNORED;
 use karst_core::plan::{self, Fact, Plan, Protection};
 use karst_core::podset;
 use karst_core::pools;
 use karst_core::status::Progress;
 use karst_core::world::{Answers, Settings, World};
 use kube::Resource;
+use serde_json::Value;
 
 use crate::ask;
 use crate::events::Events;
@@ -111,9 +112,14 @@ impl Passes {
         let (facts, objects) = futures::join!(facts, self.hands.write(&world.key, plan.objects));
         facts.into_iter().collect::<Result<Vec<_>, _>>()?;
         if plan.facts.iter().any(|fact| matches!(fact, Fact::Identity { .. })) {
-            self.events.cluster_formed(&world.kafka).await;
+            self.events.cluster_formed(&world.kafka.object_ref(&())).await;
         }
-        objects.into_iter().next().map_or(Ok(()), Err)
+        // What can be said only now: in the next round the nodes have their ids.
+        let said_now = plan.pool_statuses.into_iter().filter(|(pool, _)| {
+            plan.notices.iter().any(|notice| notice.reason() == IDS_IGNORED && notice.pool() == Some(pool))
+        });
+        let unsaid = self.report_pools(&world.key, &world.pools, &said_now.collect()).await;
+        objects.into_iter().chain(unsaid).next().map_or(Ok(()), Err)
     }
 
     async fn act(&self, world: &World, plan: Plan) -> Outcome {
@@ -123,13 +129,14 @@ impl Passes {
             failures.extend(self.hands.remove(key, removal).await.err());
         }
         failures.extend(self.protect(key, &world.pools, &plan.protections).await);
-        for (pool, status) in &plan.pool_statuses {
-            let written = self.hands.write_status::<KafkaNodePool>(&key.namespace, pool, status).await;
-            failures.extend(written.err());
-        }
+        failures.extend(self.report_pools(key, &world.pools, &plan.pool_statuses).await);
         if let Some(status) = &plan.status {
             match self.hands.write_status::<Kafka>(&key.namespace, &key.name, status).await {
-                Ok(()) => self.tell(world, status, plan.progress.as_ref()).await,
+                Ok(()) => {
+                    let old = world.kafka.status.as_ref().and_then(|status| status.conditions.as_ref());
+                    let refused = matches!(plan.progress, Some(Progress::Refused(_)));
+                    self.tell(key, &*world.kafka, old, status, refused).await;
+                }
                 Err(failure) => failures.push(failure),
             }
         }
@@ -156,6 +163,10 @@ impl Passes {
     }
 
     fn failed(&self, key: &ClusterKey, failures: &[Failure]) -> Outcome {
+        if failures.iter().all(Failure::is_namespace_going) {
+            tracing::debug!(cluster = %key, "the namespace is being deleted");
+            return Outcome::Done { look_again: None };
+        }
         if failures.iter().all(Failure::is_conflict) {
             for failure in failures {
                 tracing::debug!(cluster = %key, %failure, "the world changed under the decision; deciding anew");
@@ -168,21 +179,50 @@ impl Passes {
         Outcome::Failed
     }
 
-    /// Logs and publishes what is new in the status.
-    async fn tell(&self, world: &World, patch: &serde_json::Value, progress: Option<&Progress>) {
+    /// Logs and publishes what is new in a status.
+    async fn tell<K>(
+        &self,
+        key: &ClusterKey,
+        resource: &K,
+        old: Option<&Vec<Condition>>,
+        patch: &Value,
+        refused: bool,
+    ) where
+        K: Resource<DynamicType = ()>,
+    {
         let Some(new) = patch.pointer("/status/conditions") else { return };
         let Ok(new) = serde_json::from_value::<Vec<Condition>>(new.clone()) else { return };
-        let old =
-            world.kafka.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
         let was_said = |condition: &Condition| {
-            old.iter().any(|said| {
+            old.into_iter().flatten().any(|said| {
                 (&said.type_, &said.status, &said.reason, &said.message)
                     == (&condition.type_, &condition.status, &condition.reason, &condition.message)
             })
         };
         for condition in new.iter().filter(|condition| !was_said(condition)) {
-            self.events.condition(&world.key, &world.kafka, condition, progress).await;
+            self.events.condition(key, &resource.object_ref(&()), condition, refused).await;
         }
+    }
+
+    /// Writes the statuses of pools, and says what is new in them.
+    async fn report_pools(
+        &self,
+        key: &ClusterKey,
+        pools: &BTreeMap<String, Arc<KafkaNodePool>>,
+        statuses: &BTreeMap<String, Value>,
+    ) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        for (name, patch) in statuses {
+            match self.hands.write_status::<KafkaNodePool>(&key.namespace, name, patch).await {
+                Err(failure) if failure.is_missing() => {}
+                Err(failure) => failures.push(failure),
+                Ok(()) => {
+                    let Some(pool) = pools.get(name) else { continue };
+                    let old = pool.status.as_ref().and_then(|status| status.conditions.as_ref());
+                    self.tell(key, &**pool, old, patch, false).await;
+                }
+            }
+        }
+        failures
     }
 
     /// Pools whose cluster does not exist say so.
@@ -198,24 +238,8 @@ impl Passes {
             }
         };
         let released = plan::released_without_kafka(&snapshot.pools);
-        let failures = self.protect(key, &snapshot.pools, &released).await;
-        if failures.is_empty() {
-            self.write_pool_statuses(key, &statuses).await
-        } else {
-            self.failed(key, &failures)
-        }
-    }
-
-    async fn write_pool_statuses(
-        &self,
-        key: &ClusterKey,
-        statuses: &BTreeMap<String, serde_json::Value>,
-    ) -> Outcome {
-        let mut failures = Vec::new();
-        for (pool, status) in statuses {
-            let written = self.hands.write_status::<KafkaNodePool>(&key.namespace, pool, status).await;
-            failures.extend(written.err());
-        }
+        let mut failures = self.protect(key, &snapshot.pools, &released).await;
+        failures.extend(self.report_pools(key, &snapshot.pools, &statuses).await);
         if failures.is_empty() { Outcome::Done { look_again: None } } else { self.failed(key, &failures) }
     }
 
@@ -255,9 +279,4 @@ fn entropy() -> Option<Entropy> {
             None
         }
     }
-}
-
-/// A reference to a resource, for events.
-pub(crate) fn reference(kafka: &Kafka) -> ObjectReference {
-    kafka.object_ref(&())
 }

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
 use karst_core::digest::Digest;
 use karst_core::names::REVISION_ANNOTATION;
-use karst_core::objects::service_digest;
+use karst_core::objects::{config_digest, service_digest};
 use karst_core::world::{
     ClaimView, ConfigMapView, Meta, PodSetView, PodView, ServiceAccountView, ServiceView, WantedPod,
 };
@@ -102,7 +102,7 @@ impl Watched for ConfigMapWire {
         ConfigMapView {
             meta: meta(self.metadata),
             storage_format: self.data.as_ref().and_then(|data| data.get("storage.format")).cloned(),
-            digest: Digest::of(&self.data).ok(),
+            digest: config_digest(self.data.as_ref()).ok(),
         }
     }
 }
@@ -279,6 +279,18 @@ mod tests {
             "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
         }));
         assert_eq!(view.stuck.as_deref(), Some("Unschedulable: 0/1 nodes"));
+    }
+
+    #[test]
+    fn a_key_that_somebody_added_to_a_config_map_is_not_looked_at() {
+        let view = |data: serde_json::Value| {
+            let wire = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}, "data": data});
+            serde_json::from_value::<ConfigMapWire>(wire).unwrap().view().digest
+        };
+        let ours = view(json!({"cluster.id": "a"}));
+        assert_eq!(view(json!({"cluster.id": "a", "extra": "x"})), ours);
+        assert_ne!(view(json!({"cluster.id": "b"})), ours);
+        assert_ne!(view(json!({})), ours);
     }
 
     #[test]

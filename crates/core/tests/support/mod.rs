@@ -10,7 +10,7 @@ use karst_api as api;
 use karst_core::digest::Digest;
 use karst_core::ids::Entropy;
 use karst_core::names::{ClusterKey, POOL_FINALIZER};
-use karst_core::objects::{Object, service_digest};
+use karst_core::objects::{Object, config_digest, service_digest};
 use karst_core::plan::{Fact, Plan, Protection, Removal, plan};
 use karst_core::quorum::InitialControllers;
 use karst_core::world::{
@@ -192,7 +192,7 @@ fn write_object(world: &mut World, object: Object) {
             world.services.insert(name, Arc::new(ServiceView { meta, digest }));
         }
         Object::ConfigMap(map) => {
-            let digest = Digest::of(&map.data).ok();
+            let digest = config_digest(map.data.as_ref()).ok();
             let storage_format = map.data.unwrap().get("storage.format").cloned();
             world.config_maps.insert(name, Arc::new(ConfigMapView { meta, digest, storage_format }));
         }

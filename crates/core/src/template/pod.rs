@@ -1,0 +1,216 @@
+//! What users add to the pods, or replace in them.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{
+    Affinity, HostAlias, LocalObjectReference, PodDNSConfig, PodSecurityContext, Toleration,
+    TopologySpreadConstraint, Volume,
+};
+use karst_api as api;
+
+use super::{Metadata, free_form};
+use crate::names::{LONGEST_NAME, is_host_label};
+use crate::problem::Problem;
+use crate::quantity::Quantity;
+
+/// What an additional volume can be. A volume that reaches into the machine is not among them.
+const SOURCES: [&str; 6] = ["secret", "configMap", "emptyDir", "persistentVolumeClaim", "csi", "image"];
+
+/// What users say about the pods of a pool. `None` leaves it to Karst.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct PodTemplate {
+    pub(super) metadata: Metadata,
+    /// In addition to those that the operator was told.
+    pub(crate) image_pull_secrets: Vec<LocalObjectReference>,
+    pub(crate) security_context: Option<PodSecurityContext>,
+    pub(crate) termination_grace_period_seconds: Option<i64>,
+    pub(crate) affinity: Option<Affinity>,
+    pub(crate) tolerations: Option<Vec<Toleration>>,
+    pub(crate) topology_spread_constraints: Option<Vec<TopologySpreadConstraint>>,
+    pub(crate) priority_class_name: Option<String>,
+    pub(crate) scheduler_name: Option<String>,
+    pub(crate) host_aliases: Option<Vec<HostAlias>>,
+    pub(crate) dns_policy: Option<&'static str>,
+    pub(crate) dns_config: Option<PodDNSConfig>,
+    pub(crate) enable_service_links: Option<bool>,
+    pub(crate) tmp_dir_size_limit: Option<String>,
+    /// In addition to those that the node needs.
+    pub(crate) volumes: Vec<Volume>,
+    pub(crate) host_users: Option<bool>,
+}
+
+impl PodTemplate {
+    /// Reads the template at `field`. What cannot be used is reported and left out.
+    pub(super) fn read(field: &str, written: Option<&api::PodTemplate>, problems: &mut Vec<Problem>) -> Self {
+        let Some(written) = written else { return Self::default() };
+        let at = |part: &str| format!("{field}.{part}");
+        Self {
+            metadata: Metadata::read(field, written.metadata.as_ref(), problems),
+            image_pull_secrets: free_form::list(
+                &at("imagePullSecrets"),
+                written.image_pull_secrets.as_ref(),
+                problems,
+            )
+            .unwrap_or_default(),
+            security_context: free_form::one(
+                &at("securityContext"),
+                written.security_context.as_ref(),
+                problems,
+            ),
+            termination_grace_period_seconds: written.termination_grace_period_seconds,
+            affinity: free_form::one(&at("affinity"), written.affinity.as_ref(), problems),
+            tolerations: free_form::list(&at("tolerations"), written.tolerations.as_ref(), problems),
+            topology_spread_constraints: free_form::list(
+                &at("topologySpreadConstraints"),
+                written.topology_spread_constraints.as_ref(),
+                problems,
+            ),
+            priority_class_name: written.priority_class_name.clone(),
+            scheduler_name: written.scheduler_name.clone(),
+            host_aliases: free_form::list(&at("hostAliases"), written.host_aliases.as_ref(), problems),
+            dns_policy: written.dns_policy.map(dns_policy),
+            dns_config: free_form::one(&at("dnsConfig"), written.dns_config.as_ref(), problems),
+            enable_service_links: written.enable_service_links,
+            tmp_dir_size_limit: size(&at("tmpDirSizeLimit"), written.tmp_dir_size_limit.as_ref(), problems),
+            volumes: volumes(&at("volumes"), written.volumes.as_ref(), problems),
+            host_users: written.host_users,
+        }
+    }
+}
+
+fn dns_policy(policy: api::DnsPolicy) -> &'static str {
+    match policy {
+        api::DnsPolicy::ClusterFirst => "ClusterFirst",
+        api::DnsPolicy::ClusterFirstWithHostNet => "ClusterFirstWithHostNet",
+        api::DnsPolicy::Default => "Default",
+        api::DnsPolicy::None => "None",
+    }
+}
+
+fn size(field: &str, written: Option<&String>, problems: &mut Vec<Problem>) -> Option<String> {
+    let written = written?;
+    if !written.parse::<Quantity>().is_ok_and(Quantity::is_positive) {
+        problems.push(Problem::Quantity { field: field.to_owned(), value: written.clone() });
+    }
+    Some(written.clone())
+}
+
+/// The names of the additional volumes, usable or not.
+pub(super) fn volume_names(written: Option<&api::PodTemplate>) -> BTreeSet<&str> {
+    let volumes = written.and_then(|written| written.volumes.as_ref()).into_iter().flatten();
+    volumes.filter_map(|volume| volume.get("name")?.as_str()).collect()
+}
+
+fn volumes(field: &str, written: Option<&Vec<api::FreeForm>>, problems: &mut Vec<Problem>) -> Vec<Volume> {
+    let mut volumes: Vec<Volume> = Vec::new();
+    for (index, written) in written.into_iter().flatten().enumerate() {
+        let field = format!("{field}[{index}]");
+        if let Some(problem) = source_problem(&field, written) {
+            problems.push(problem);
+        } else if let Some(volume) = free_form::one::<Volume>(&field, Some(written), problems) {
+            let is_new = volumes.iter().all(|other| other.name != volume.name);
+            problems.extend(name_problem(format!("{field}.name"), &volume.name, is_new));
+            volumes.push(volume);
+        }
+    }
+    volumes
+}
+
+fn source_problem(field: &str, volume: &api::FreeForm) -> Option<Problem> {
+    let sources: Vec<_> = volume.keys().map(String::as_str).filter(|key| *key != "name").collect();
+    let found = match sources.as_slice() {
+        [] => "has no source".to_owned(),
+        [source] if SOURCES.contains(source) => return None,
+        [source] => format!("has the source '{source}', which is not supported"),
+        several => format!("has more than one source ({})", several.join(", ")),
+    };
+    let advice = format!("use one of {}", SOURCES.join(", "));
+    Some(Problem::Template { field: field.to_owned(), found, advice })
+}
+
+fn name_problem(field: String, name: &str, is_new: bool) -> Option<Problem> {
+    let found = if is_of_karst(name) {
+        format!("is '{name}', the name of a volume that every node has")
+    } else if !is_new {
+        format!("is '{name}', which another volume has")
+    } else if name.len() > LONGEST_NAME || !is_host_label(name) {
+        let advice = format!("use up to {LONGEST_NAME} lower-case letters, digits and '-'");
+        return Some(Problem::Template { field, found: format!("is '{name}'"), advice });
+    } else {
+        return None;
+    };
+    Some(Problem::Template { field, found, advice: "choose another name".to_owned() })
+}
+
+/// Disks are called `data` or `data-0`, `data-1` and so on, however many the pool has now or will have.
+fn is_of_karst(name: &str) -> bool {
+    let disk = name.strip_prefix("data-").is_some_and(|id| id.parse::<u32>().is_ok());
+    disk || ["karst", "tmp", "config", "data"].contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn read(written: Value) -> (PodTemplate, Vec<String>) {
+        let written: api::PodTemplate = serde_json::from_value(written).unwrap();
+        let mut problems = Vec::new();
+        let read = PodTemplate::read("spec.template.pod", Some(&written), &mut problems);
+        (read, problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn additional_volumes_are_those_that_stay_inside_the_pod() {
+        let (pod, problems) = read(json!({"volumes": [
+            {"name": "plugins", "image": {"reference": "docker.io/acme/plugins:1"}},
+            {"name": "data-lake", "csi": {"driver": "csi.acme.io"}},
+        ]}));
+        assert_eq!(problems, [""; 0]);
+        assert_eq!(pod.volumes.len(), 2);
+
+        for (volume, part) in [
+            (json!({"name": "host", "hostPath": {"path": "/"}}), "volumes[0] has the source 'hostPath'"),
+            (json!({"name": "nothing"}), "volumes[0] has no source"),
+            (json!({"name": "two", "emptyDir": {}, "secret": {}}), "more than one source (emptyDir, secret)"),
+        ] {
+            let (_, problems) = read(json!({"volumes": [volume]}));
+            assert!(problems.iter().any(|problem| problem.contains(part)), "{problems:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_the_nodes_own_volumes_are_taken() {
+        for name in ["karst", "tmp", "config", "data", "data-0", "data-17"] {
+            let (_, problems) = read(json!({"volumes": [{"name": name, "emptyDir": {}}]}));
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            let start = format!("spec.template.pod.volumes[0].name is '{name}', the name of a volume");
+            assert!(problems[0].starts_with(&start), "{problems:?}");
+        }
+        let (_, problems) =
+            read(json!({"volumes": [{"name": "a", "emptyDir": {}}, {"name": "a", "emptyDir": {}}]}));
+        assert!(problems[0].contains("volumes[1].name is 'a', which another volume has"), "{problems:?}");
+        let (_, problems) = read(json!({"volumes": [{"name": "My_Volume", "emptyDir": {}}]}));
+        assert!(problems[0].contains("lower-case"), "{problems:?}");
+    }
+
+    #[test]
+    fn every_part_that_does_not_fit_is_named() {
+        let (_, problems) = read(json!({
+            "affinity": {"nodeAffinity": "everywhere"},
+            "tolerations": [{"key": "a"}, {"kee": "b"}],
+            "tmpDirSizeLimit": "0",
+            "imagePullSecrets": [{}],
+        }));
+        for field in
+            ["imagePullSecrets[0].name", "affinity.nodeAffinity", "tolerations[1].kee", "tmpDirSizeLimit"]
+        {
+            let start = format!("spec.template.pod.{field} ");
+            assert!(
+                problems.iter().any(|problem| problem.starts_with(&start)),
+                "{start} is not in {problems:?}"
+            );
+        }
+        assert_eq!(problems.len(), 4);
+    }
+}
