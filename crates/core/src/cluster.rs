@@ -85,8 +85,12 @@ pub struct Pool {
     pub jvm_options: Option<api::JvmOptions>,
     /// What users add to its objects.
     pub template: Template,
-    /// Its nodes: those that exist, and those that are to be.
+    /// The nodes that are to run.
     pub nodes: Vec<NodeId>,
+    /// The ids that belong to the pool: those of its nodes, and of nodes that are still on their way out.
+    pub ids: Vec<NodeId>,
+    /// Was its deletion asked for?
+    pub is_going: bool,
     /// Is there a resource for it, which has a status to keep?
     pub has_resource: bool,
 }

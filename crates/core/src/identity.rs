@@ -6,7 +6,7 @@
 use karst_api as api;
 
 use crate::cluster::Cluster;
-use crate::ids::ClusterId;
+use crate::ids::{ClusterId, Entropy, NodeId};
 use crate::problem::Problem;
 use crate::quorum::InitialControllers;
 use crate::world::World;
@@ -16,10 +16,25 @@ use crate::world::World;
 pub struct Identity {
     /// Its id.
     pub cluster_id: ClusterId,
-    /// Who formed its quorum.
-    pub initial: InitialControllers,
+    /// Who formed its quorum. Unknown when the status was lost, with the `Kafka` resource or otherwise: then no node
+    /// may form a quorum, and the voters themselves tell when they are up again.
+    pub initial: Option<InitialControllers>,
     /// Is it in the status already? Nothing may be built on it before.
     pub is_durable: bool,
+}
+
+impl Identity {
+    /// Where nodes find the quorum.
+    pub fn bootstrap_servers(&self, cluster: &Cluster) -> String {
+        match &self.initial {
+            Some(initial) => initial.bootstrap_servers(),
+            None => InitialControllers::form(controllers(cluster), &Entropy([0; 32])).bootstrap_servers(),
+        }
+    }
+}
+
+fn controllers(cluster: &Cluster) -> impl Iterator<Item = (NodeId, String)> {
+    cluster.controllers().into_iter().map(|node| (node.id, cluster.host(node)))
 }
 
 /// Reads the identity from the status, or makes one for a cluster of which nothing exists.
@@ -29,25 +44,45 @@ pub fn resolve(world: &World, cluster: &Cluster) -> Result<Identity, Problem> {
     let known_id = status.cluster_id.clone().map(ClusterId);
     let known_list = status.initial_controllers.as_deref().map(InitialControllers::parse).transpose()?;
     match (known_id, known_list) {
-        (Some(cluster_id), Some(initial)) => Ok(Identity { cluster_id, initial, is_durable: true }),
+        (Some(cluster_id), Some(initial)) => {
+            Ok(Identity { cluster_id, initial: Some(initial), is_durable: true })
+        }
         (None, Some(initial)) => {
             let cluster_id = id_of_pools(world)?.ok_or(Problem::ClusterIdGone)?;
-            Ok(Identity { cluster_id, initial, is_durable: false })
+            Ok(Identity { cluster_id, initial: Some(initial), is_durable: false })
         }
         (known_id, None) => {
+            let is_durable = known_id.is_some();
             let cluster_id = match known_id {
                 Some(id) => Some(id),
                 None => id_of_pools(world)?,
             };
-            refuse_to_form_again(world, cluster_id.as_ref())?;
-            let hosts = cluster.controllers().into_iter().map(|node| (node.id, cluster.host(node)));
-            Ok(Identity {
-                cluster_id: cluster_id.unwrap_or_else(|| world.entropy.cluster_id()),
-                initial: InitialControllers::form(hosts, &world.entropy),
-                is_durable: false,
-            })
+            match (cluster_id, remains(world)) {
+                (cluster_id, None) => Ok(Identity {
+                    cluster_id: cluster_id.unwrap_or_else(|| world.entropy.cluster_id()),
+                    initial: Some(InitialControllers::form(controllers(cluster), &world.entropy)),
+                    is_durable: false,
+                }),
+                (Some(cluster_id), Some(_)) => match from_voters(world, cluster) {
+                    Some(initial) => Ok(Identity { cluster_id, initial: Some(initial), is_durable: false }),
+                    None => Ok(Identity { cluster_id, initial: None, is_durable }),
+                },
+                (None, Some(remains)) => Err(Problem::IdentityLost { remains }),
+            }
         }
     }
+}
+
+/// The list as the voters would have formed it: for a cluster that exists, and whose list was lost.
+fn from_voters(world: &World, cluster: &Cluster) -> Option<InitialControllers> {
+    let voters = &world.answers.quorum.known()?.voters;
+    let host = |node: NodeId| {
+        let controllers = cluster.controllers();
+        controllers.into_iter().find(|known| known.id == node).map(|known| cluster.host(known))
+    };
+    let all: Option<Vec<_>> =
+        voters.iter().map(|voter| Some((voter.node, host(voter.node)?, voter.directory?))).collect();
+    all.filter(|all| !all.is_empty()).map(InitialControllers::of_voters)
 }
 
 /// The id that the pools remember. It survives the deletion of the `Kafka` resource.
@@ -69,20 +104,14 @@ fn id_of_pools(world: &World) -> Result<Option<ClusterId>, Problem> {
     }
 }
 
-/// Whatever is left of an earlier life may hold data or votes.
-fn refuse_to_form_again(world: &World, cluster_id: Option<&ClusterId>) -> Result<(), Problem> {
-    let list = |names: Vec<&String>| names.into_iter().cloned().collect::<Vec<_>>().join(", ");
-    let running: Vec<_> = world.pod_sets.keys().chain(world.pods.keys()).collect();
-    let claims: Vec<_> = world.claims.keys().collect();
-    match cluster_id {
-        Some(id) if !running.is_empty() || !claims.is_empty() => Err(Problem::UnknownQuorum {
-            cluster_id: id.to_string(),
-            found: list(running.into_iter().chain(claims).collect()),
-        }),
-        None if !claims.is_empty() => Err(Problem::ClaimsWithoutStatus { claims: list(claims) }),
-        None if !running.is_empty() => {
-            Err(Problem::UnknownQuorum { cluster_id: "unknown".to_owned(), found: list(running) })
-        }
-        _ => Ok(()),
-    }
+/// Is anything left of an earlier life?
+pub(crate) fn has_remains(world: &World) -> bool {
+    !(world.pod_sets.is_empty() && world.pods.is_empty() && world.claims.is_empty())
+}
+
+/// What is left of an earlier life. It may hold data or votes, so the cluster must not be formed again.
+fn remains(world: &World) -> Option<String> {
+    let names: Vec<_> =
+        world.pod_sets.keys().chain(world.pods.keys()).chain(world.claims.keys()).cloned().collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }

@@ -40,13 +40,6 @@ pub(crate) fn of_pool(name: &str, pool: &api::KafkaNodePool) -> Option<Notice> {
     fields.extend(of_storage("spec.storage", &pool.spec.storage));
     let claims = pool.spec.resources.as_ref().is_some_and(|resources| resources.claims.is_some());
     fields.extend(claims.then(|| "spec.resources.claims".to_owned()));
-    let annotations = pool.metadata.annotations.iter().flatten();
-    let steering = ["strimzi.io/next-node-ids", "strimzi.io/remove-node-ids"];
-    fields.extend(
-        annotations
-            .filter(|(key, _)| steering.contains(&key.as_str()))
-            .map(|(key, _)| format!("metadata.annotations[{key}]")),
-    );
     notice(Some(name.to_owned()), fields)
 }
 

@@ -35,6 +35,14 @@ pub const DELETE_CLAIM_ANNOTATION: &str = "strimzi.io/delete-claim";
 pub const CONFIGURATION_HASH_ANNOTATION: &str = "strimzi.io/configuration-hash";
 /// Turns node pools on or off for a cluster.
 pub const NODE_POOLS_ANNOTATION: &str = "strimzi.io/node-pools";
+/// Ids that new nodes of a pool should get.
+pub const NEXT_IDS_ANNOTATION: &str = "strimzi.io/next-node-ids";
+/// Ids of nodes that should go first when a pool shrinks.
+pub const REMOVE_IDS_ANNOTATION: &str = "strimzi.io/remove-node-ids";
+/// Lets nodes go though partitions live on them.
+pub const SKIP_CHECK_ANNOTATION: &str = "strimzi.io/skip-broker-scaledown-check";
+/// Keeps a deleted pool until its nodes are gone in order.
+pub const POOL_FINALIZER: &str = "karst.io/nodes-leave-in-order";
 /// Stops Karst from changing anything of a cluster.
 pub const PAUSE_ANNOTATION: &str = "strimzi.io/pause-reconciliation";
 /// Fingerprint of what users added to an object by templates and by labels that it inherits.
@@ -137,6 +145,11 @@ impl ClusterKey {
             name = self.name
         )
     }
+}
+
+/// Is an annotation set to true? As Strimzi reads it: only "true" counts, in any case.
+pub fn is_true(annotations: Option<&BTreeMap<String, String>>, key: &str) -> bool {
+    annotations.and_then(|all| all.get(key)).is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
 /// The claim of one volume of a pod. `volume` is its id, or `None` for the only volume.

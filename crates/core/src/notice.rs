@@ -2,6 +2,12 @@
 //!
 //! Each notice is a value with its data and one sentence. Conditions, events, logs and dry runs print that sentence.
 
+use crate::ids::NodeId;
+use crate::names::SKIP_CHECK_ANNOTATION;
+
+/// The reason of [`Notice::IdsIgnored`]. It is said once, when nodes are added or removed, and stays in the status.
+pub const IDS_IGNORED: &str = "NodeIdsIgnored";
+
 /// Something a user should know, though the cluster goes on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Notice {
@@ -41,19 +47,75 @@ pub enum Notice {
         /// The pool.
         pool: String,
         /// What was asked for.
-        wanted: i32,
+        wanted: usize,
         /// What stays.
         kept: usize,
     },
-    /// Nodes that are to go.
-    #[error("pool '{pool}' asks for {wanted} nodes and keeps {kept}: removing nodes is not possible yet")]
-    ScaleDownHeld {
+    /// Nodes that are to go, and still have partitions.
+    #[error(
+        "node {node} of pool '{pool}' is to go and stays, because partitions live there: {partitions}; move them to other brokers (kafka-reassign-partitions.sh), or set the annotation {SKIP_CHECK_ANNOTATION}: \"true\" on the Kafka resource to remove the node and what it alone has"
+    )]
+    PartitionsHere {
         /// The pool.
         pool: String,
-        /// What was asked for.
-        wanted: i32,
-        /// What stays.
-        kept: usize,
+        /// The node.
+        node: NodeId,
+        /// The partitions.
+        partitions: String,
+    },
+    /// A node that is to be moved, and has what nobody else has.
+    #[error(
+        "node {node} of pool '{pool}' is to move and stays, because it would start empty, and these partitions would lack in-sync replicas: {partitions}; wait until their other replicas are in sync, or move them to other brokers"
+    )]
+    MoveHeld {
+        /// The pool.
+        pool: String,
+        /// The node.
+        node: NodeId,
+        /// The partitions.
+        partitions: String,
+    },
+    /// Nodes that are to go, and Kafka does not say whether they can.
+    #[error(
+        "nodes {nodes} of pool '{pool}' are to go and stay, because Kafka does not say whether partitions live there ({why})"
+    )]
+    PartitionsUnknown {
+        /// The pool.
+        pool: String,
+        /// The nodes.
+        nodes: String,
+        /// What came instead of an answer.
+        why: String,
+    },
+    /// A new node that has to wait for the id it is to get.
+    #[error("pool '{pool}' waits for node ids {ids}, which another pool gives up")]
+    IdsAwaited {
+        /// The pool.
+        pool: String,
+        /// The ids.
+        ids: String,
+    },
+    /// Ids that were asked for and could not be used.
+    #[error("pool '{pool}': {annotation} is {asked}, but {what}")]
+    IdsIgnored {
+        /// The pool.
+        pool: String,
+        /// The annotation.
+        annotation: &'static str,
+        /// What it says.
+        asked: String,
+        /// What was done instead, and why.
+        what: String,
+    },
+    /// Controllers of a pool that is to be deleted.
+    #[error(
+        "pool '{pool}' is to be deleted and stays with its controllers {nodes}: the controllers of a running cluster cannot be changed yet"
+    )]
+    DeletionHeld {
+        /// The pool.
+        pool: String,
+        /// Its nodes.
+        nodes: String,
     },
     /// A change of roles.
     #[error(
@@ -75,7 +137,7 @@ pub enum Notice {
     },
     /// A pool whose resource was deleted.
     #[error(
-        "the pool of StrimziPodSet '{pod_set}' does not exist any more; its nodes stay, because removing nodes is not possible yet"
+        "the pool of StrimziPodSet '{pod_set}' does not exist any more; its nodes stay; create the KafkaNodePool again and scale it to 0, or delete it, to remove them in order"
     )]
     PoolGone {
         /// Its pod set.
@@ -119,9 +181,11 @@ impl Notice {
             Self::SettingsLeftOut { .. } => "ForbiddenSettings",
             Self::ListenerLeftOut { .. } => "ListenerNotServed",
             Self::PoolsNotUsed { .. } => "PoolsNotUsed",
-            Self::ControllersHeld { .. } | Self::ScaleDownHeld { .. } | Self::RolesHeld { .. } => {
-                "ChangeHeld"
-            }
+            Self::ControllersHeld { .. } | Self::RolesHeld { .. } | Self::DeletionHeld { .. } => "ChangeHeld",
+            Self::PartitionsHere { .. } | Self::PartitionsUnknown { .. } => "ScaleDownPreventionCheck",
+            Self::MoveHeld { .. } => "MoveHeld",
+            Self::IdsAwaited { .. } => "NodeIdsAwaited",
+            Self::IdsIgnored { .. } => IDS_IGNORED,
             Self::StorageHeld { .. } | Self::SingleEphemeral { .. } => "KafkaStorage",
             Self::PoolGone { .. } => "PoolGone",
             Self::PodsOutdated { .. } => "PodsOutdated",
@@ -131,11 +195,21 @@ impl Notice {
         }
     }
 
+    /// Does it go away when partitions move?
+    pub fn waits_for_partitions(&self) -> bool {
+        matches!(self, Self::PartitionsHere { .. } | Self::PartitionsUnknown { .. } | Self::MoveHeld { .. })
+    }
+
     /// The pool it is about, when it is about one.
     pub fn pool(&self) -> Option<&str> {
         match self {
             Self::ControllersHeld { pool, .. }
-            | Self::ScaleDownHeld { pool, .. }
+            | Self::PartitionsHere { pool, .. }
+            | Self::PartitionsUnknown { pool, .. }
+            | Self::MoveHeld { pool, .. }
+            | Self::IdsAwaited { pool, .. }
+            | Self::IdsIgnored { pool, .. }
+            | Self::DeletionHeld { pool, .. }
             | Self::RolesHeld { pool, .. }
             | Self::StorageHeld { pool } => Some(pool),
             Self::FieldsIgnored { pool, .. } => pool.as_deref(),

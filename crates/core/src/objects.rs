@@ -165,8 +165,10 @@ pub struct Render<'a> {
     pub world: &'a World,
     /// The id the nodes are formatted with.
     pub cluster_id: &'a ClusterId,
-    /// Who formed the quorum.
-    pub initial: &'a InitialControllers,
+    /// Who formed the quorum, if that is known.
+    pub initial: Option<&'a InitialControllers>,
+    /// Where nodes find the quorum.
+    pub bootstrap_servers: String,
 }
 
 impl Render<'_> {
@@ -194,7 +196,7 @@ impl Render<'_> {
                 objects.extend(self.claims(node).into_iter().map(Object::Claim));
                 pods.push(pods::render(self, node, &config)?);
             }
-            if !pool.nodes.is_empty() {
+            if !pool.ids.is_empty() {
                 objects.push(Object::PodSet(self.pod_set(pool, pods)?));
             }
         }
@@ -203,7 +205,7 @@ impl Render<'_> {
 
     fn server_config(&self, node: Node<'_>) -> Properties {
         let user = self.world.kafka.spec.kafka.config.as_ref();
-        config::render(self.cluster, node, &self.initial.bootstrap_servers(), user)
+        config::render(self.cluster, node, &self.bootstrap_servers, user)
     }
 
     fn storage_format(&self, node: Node<'_>) -> StorageFormat {
@@ -211,11 +213,8 @@ impl Render<'_> {
         let running = self.world.config_maps.get(&name).and_then(|map| map.storage_format.as_deref());
         let worked_before =
             self.world.kafka.status.as_ref().is_some_and(|status| status.kafka_version.is_some());
-        let kafka = match &self.world.answer {
-            crate::world::KafkaAnswer::Answered(kafka) => Some(kafka),
-            _ => None,
-        };
-        crate::quorum::storage_format(node.id, self.initial, running, worked_before, kafka)
+        let quorum = self.world.answers.quorum.known();
+        crate::quorum::storage_format(node.id, self.initial, running, worked_before, quorum)
     }
 
     fn config_map(&self, node: Node<'_>, config: &Properties) -> ConfigMap {
@@ -225,7 +224,7 @@ impl Render<'_> {
             ("cluster.id", self.cluster_id.to_string()),
             ("metadata.version", self.cluster.metadata_version.to_owned()),
             ("storage.format", self.storage_format(node).as_str().to_owned()),
-            ("initial.controllers", self.initial.to_string()),
+            ("initial.controllers", self.initial.map(ToString::to_string).unwrap_or_default()),
             ("jvm.options", jvm::options(node.pool.jvm_options.as_ref(), node.pool.memory())),
             (logging_key, logging.to_owned()),
         ];

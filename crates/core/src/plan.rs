@@ -2,7 +2,7 @@
 //!
 //! Nothing here waits, reads a clock or talks to anybody. The order of a pass can be read here and nowhere else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,19 +10,23 @@ use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Pool};
+use crate::cluster::{Cluster, Node, Pool};
 use crate::identity::{self, Identity};
-use crate::names::{CLUSTER_LABEL, ClusterKey, PAUSE_ANNOTATION};
+use crate::ids::NodeId;
+use crate::names::{CLUSTER_LABEL, ClusterKey, PAUSE_ANNOTATION, is_true};
 use crate::notice::Notice;
 use crate::objects::{Object, Render};
 use crate::problem::Problem;
 use crate::quorum::StorageFormat;
 use crate::status::{self, Progress};
-use crate::world::{KafkaAnswer, World};
-use crate::{config, ignored, pods, resolve};
+use crate::world::World;
+use crate::{config, ignored, pods, removals, resolve};
 
 /// How soon to look again when Kafka did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// How soon to look again whether partitions have left a node. Kafka does not tell.
+const LOOK_AT_PARTITIONS_AGAIN: Duration = Duration::from_secs(5);
 
 /// Fields of the cluster's status that are never written with the rest of it.
 pub const KAFKA_FACTS: &[&str] = &["clusterId", "initialControllers"];
@@ -45,6 +49,8 @@ pub enum Fact {
     Identity {
         /// The new part of the status.
         status: Value,
+        /// Is the cluster formed by this? Then nothing of an earlier one may be left.
+        forms: bool,
     },
     /// Which cluster a pool belongs to.
     PoolCluster {
@@ -55,6 +61,41 @@ pub enum Fact {
     },
 }
 
+/// An object that is no longer wanted. It is deleted only if it is still the one that was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Removal {
+    /// The settings of a node that is gone.
+    ConfigMap {
+        /// Its name.
+        name: String,
+        /// Which one.
+        uid: String,
+    },
+    /// A disk of a node that is gone, which the user does not want to keep.
+    Claim {
+        /// Its name.
+        name: String,
+        /// Which one.
+        uid: String,
+    },
+    /// The pod set of a pool that is gone.
+    PodSet {
+        /// Its name.
+        name: String,
+        /// Which one.
+        uid: String,
+    },
+}
+
+/// Whether a pool's deletion waits for its nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protection {
+    /// It is to wait from now on.
+    Add,
+    /// Nothing is left to wait for.
+    Remove,
+}
+
 /// What to do now, and what to say about it.
 #[derive(Debug, Default)]
 pub struct Plan {
@@ -63,10 +104,12 @@ pub struct Plan {
     pub facts: Vec<Fact>,
     /// Objects to write, those that others need first.
     pub objects: Vec<Object>,
-    /// Would Kafka's own answer change this plan?
-    pub ask_kafka: bool,
-    /// Where Kafka's controllers can be asked.
-    pub controllers: Vec<String>,
+    /// Objects to delete.
+    pub removals: Vec<Removal>,
+    /// Pools whose deletion is to wait from now on, or no longer.
+    pub protections: BTreeMap<String, Protection>,
+    /// What to ask Kafka, because its answer changes this plan.
+    pub questions: Questions,
     /// A merge patch of the cluster's status.
     pub status: Option<Value>,
     /// Merge patches of the pools' statuses.
@@ -79,6 +122,26 @@ pub struct Plan {
     pub progress: Option<Progress>,
     /// When to look again, if nothing happens before.
     pub look_again: Option<Duration>,
+}
+
+/// What to ask Kafka, and where.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Questions {
+    /// Ask the controllers at these hosts about the quorum.
+    pub quorum: Vec<String>,
+    /// Ask for the partitions on these nodes.
+    pub partitions_of: BTreeSet<NodeId>,
+    /// For partitions on these, ask also how many complete copies a write needs.
+    pub moved: BTreeSet<NodeId>,
+    /// Where brokers can be asked.
+    pub brokers: Vec<String>,
+}
+
+impl Questions {
+    /// Is there nothing to ask?
+    pub fn is_empty(&self) -> bool {
+        self.quorum.is_empty() && self.partitions_of.is_empty()
+    }
 }
 
 /// Decides one pass.
@@ -101,6 +164,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     plan.notices.extend(notices(world, resolved.cluster.as_ref()));
     plan.problems = resolved.problems;
     let pool_problems = resolved.pool_problems;
+    let (partitions_of, moved) = (resolved.partitions_of, resolved.moved);
     let Some(cluster) = resolved.cluster else {
         let progress = Progress::held_by(&plan.problems);
         report_pools(&mut plan, world, None, &pool_problems)?;
@@ -118,13 +182,31 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     };
     plan.facts = missing_facts(world, &cluster, &identity);
 
+    // Kafka's own word, where a decision needs it.
+    plan.questions.quorum = ask_quorum(&mut plan.look_again, world, &cluster, &identity);
+    if !partitions_of.is_empty() {
+        plan.questions.partitions_of = partitions_of;
+        plan.questions.moved = moved;
+        plan.questions.brokers = broker_hosts(world, &cluster);
+    }
+    if world.answers.partitions.was_asked() {
+        let blocked = plan.notices.iter().any(Notice::waits_for_partitions);
+        plan.look_again = plan.look_again.or(blocked.then_some(LOOK_AT_PARTITIONS_AGAIN));
+    }
+
     // Objects.
     let mut wanted = Render::shared(&cluster, &world.kafka);
     if plan.facts.is_empty() {
-        let render =
-            Render { cluster: &cluster, world, cluster_id: &identity.cluster_id, initial: &identity.initial };
+        let render = Render {
+            cluster: &cluster,
+            world,
+            cluster_id: &identity.cluster_id,
+            initial: identity.initial.as_ref(),
+            bootstrap_servers: identity.bootstrap_servers(&cluster),
+        };
         wanted.extend(render.nodes()?);
-        ask_kafka(&mut plan, world, &cluster, &identity);
+        plan.removals = removals::of(world, &cluster, &pool_problems);
+        plan.protections = removals::protections(world, &cluster);
     }
     for object in wanted {
         if !object.is_as_observed(world)? {
@@ -148,10 +230,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
 }
 
 fn is_paused(kafka: &api::Kafka) -> bool {
-    let annotations = kafka.metadata.annotations.as_ref();
-    annotations
-        .and_then(|all| all.get(PAUSE_ANNOTATION))
-        .is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    is_true(kafka.metadata.annotations.as_ref(), PAUSE_ANNOTATION)
 }
 
 /// What another operator made is not ours to change.
@@ -225,9 +304,12 @@ fn missing_facts(world: &World, cluster: &Cluster, identity: &Identity) -> Vec<F
         return nodes;
     }
     if !identity.is_durable {
-        let status =
-            json!({ "clusterId": identity.cluster_id, "initialControllers": identity.initial.to_string() });
-        return vec![Fact::Identity { status }];
+        let mut status = json!({ "clusterId": identity.cluster_id });
+        if let Some(initial) = &identity.initial {
+            status["initialControllers"] = json!(initial.to_string());
+        }
+        let forms = !identity::has_remains(world);
+        return vec![Fact::Identity { status, forms }];
     }
     pools
         .iter()
@@ -240,31 +322,44 @@ fn missing_facts(world: &World, cluster: &Cluster, identity: &Identity) -> Vec<F
 }
 
 fn id_list(pool: &Pool) -> Vec<i32> {
-    pool.nodes.iter().map(|id| id.0).collect()
+    pool.ids.iter().map(|id| id.0).collect()
 }
 
-/// Kafka is asked only when its answer changes something: a controller that still formats as an initial one
-/// serves already, or the metadata version is not known yet.
-fn ask_kafka(plan: &mut Plan, world: &World, cluster: &Cluster, identity: &Identity) {
+/// The quorum is asked only when its answer changes something: a controller that still formats as an initial one
+/// serves already, the metadata version is not known yet, or nobody remembers who formed the quorum.
+fn ask_quorum(
+    look_again: &mut Option<Duration>,
+    world: &World,
+    cluster: &Cluster,
+    identity: &Identity,
+) -> Vec<String> {
     let controllers = cluster.controllers();
-    let serves = |name: &str| world.pods.get(name).is_some_and(|pod| pod.is_serving());
-    let formats_initially = |name: &str| {
-        let map = world.config_maps.get(name);
+    let serves = |node: Node<'_>| world.pods.get(&cluster.pod_name(node)).is_some_and(|pod| pod.is_serving());
+    let formats_initially = |node: Node<'_>| {
+        let map = world.config_maps.get(&cluster.pod_name(node));
         map.is_some_and(|map| map.storage_format.as_deref() == Some(StorageFormat::Initial.as_str()))
     };
-    let open = controllers
-        .iter()
-        .map(|node| cluster.pod_name(*node))
-        .any(|name| serves(&name) && formats_initially(&name));
-    let all_serve = cluster.nodes().all(|node| serves(&cluster.pod_name(node)));
     let version_unknown =
         world.kafka.status.as_ref().is_none_or(|status| status.kafka_metadata_version.is_none());
-    let wanted = open || (all_serve && version_unknown);
-    plan.ask_kafka = wanted && world.answer == KafkaAnswer::NotAsked;
-    if wanted && world.answer != KafkaAnswer::NotAsked {
-        plan.look_again = Some(ASK_AGAIN);
+    let wanted = controllers.iter().any(|node| serves(*node) && formats_initially(*node))
+        || (cluster.nodes().all(serves) && version_unknown)
+        || (identity.initial.is_none() && controllers.iter().any(|node| serves(*node)));
+    if !wanted {
+        return Vec::new();
     }
-    plan.controllers = identity.initial.iter().map(|controller| controller.host.clone()).collect();
+    if world.answers.quorum.was_asked() {
+        *look_again = Some(ASK_AGAIN);
+        return Vec::new();
+    }
+    controllers.into_iter().map(|node| cluster.host(node)).collect()
+}
+
+/// Brokers that serve, and so can be asked.
+fn broker_hosts(world: &World, cluster: &Cluster) -> Vec<String> {
+    let brokers = cluster.nodes().filter(|node| node.pool.roles.has_broker());
+    let serving =
+        brokers.filter(|node| world.pods.get(&cluster.pod_name(*node)).is_some_and(|pod| pod.is_serving()));
+    serving.map(|node| cluster.host(node)).collect()
 }
 
 fn report_pools(
@@ -305,6 +400,16 @@ fn finish(
     plan.status = status::patch(world.kafka.status.as_ref(), &new, KAFKA_FACTS)?;
     plan.progress = Some(progress);
     Ok(plan)
+}
+
+/// Pools that are deleted and whose `Kafka` resource does not exist: nothing is left to wait for.
+pub fn released_without_kafka(
+    pools: &BTreeMap<String, Arc<api::KafkaNodePool>>,
+) -> BTreeMap<String, Protection> {
+    let going = pools.iter().filter(|(_, pool)| {
+        pool.metadata.deletion_timestamp.is_some() && removals::is_protected(&pool.metadata)
+    });
+    going.map(|(name, _)| (name.clone(), Protection::Remove)).collect()
 }
 
 /// The statuses of pools whose `Kafka` resource does not exist.

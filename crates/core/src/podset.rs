@@ -25,6 +25,13 @@ pub enum PodAction {
         /// Which one.
         uid: String,
     },
+    /// A pod of this pod set is not listed any more.
+    Remove {
+        /// Its name.
+        name: String,
+        /// Which one.
+        uid: String,
+    },
     /// A pod ended for good; its place is needed for a new one.
     Replace {
         /// Its name.
@@ -70,6 +77,16 @@ pub fn plan(set: &PodSetView, pods: &[Arc<PodView>]) -> PodSetPlan {
             None => actions.push(PodAction::Create { name: name.clone(), pod: Arc::clone(&wanted.json) }),
         }
     }
+    let unlisted = pods.iter().filter(|pod| {
+        pod.meta.owners.contains(&set.meta.uid)
+            && !set.pods.contains_key(&pod.meta.name)
+            && !pod.meta.deleting
+    });
+    if !set.meta.deleting {
+        actions.extend(
+            unlisted.map(|pod| PodAction::Remove { name: pod.meta.name.clone(), uid: pod.meta.uid.clone() }),
+        );
+    }
     let status = api::StrimziPodSetStatus {
         conditions: None,
         observed_generation: Some(set.generation),
@@ -87,6 +104,7 @@ mod tests {
 
     fn set(names: &[&str]) -> PodSetView {
         PodSetView {
+            meta: Meta { uid: "uid-set".into(), ..Meta::default() },
             pods: names
                 .iter()
                 .map(|name| ((*name).to_owned(), WantedPod { json: Arc::from("{}"), revision: None }))
@@ -139,7 +157,11 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_not_listed_is_left_alone() {
-        assert_eq!(plan(&set(&[]), &[pod("a-9", "Running")]).actions, []);
+    fn a_pod_that_is_not_listed_goes_and_one_of_another_owner_is_left_alone() {
+        let mut foreign = (*pod("a-8", "Running")).clone();
+        foreign.meta.owners = vec!["uid-other".into()];
+        let pods = [Arc::new(foreign), pod("a-9", "Running")];
+        let remove = PodAction::Remove { name: "a-9".into(), uid: "uid-a-9".into() };
+        assert_eq!(plan(&set(&[]), &pods).actions, [remove]);
     }
 }

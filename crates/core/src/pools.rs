@@ -6,9 +6,10 @@ use std::sync::Arc;
 use karst_api as api;
 
 use crate::cluster::{Pool, Roles};
+use crate::identity;
 use crate::ids::NodeId;
 use crate::names::{self, NODE_POOLS_ANNOTATION, STORAGE_ANNOTATION};
-use crate::node_ids;
+use crate::nodes::{self, Checked};
 use crate::notice::Notice;
 use crate::problem::Problem;
 use crate::quantity::Quantity;
@@ -32,7 +33,7 @@ struct Wanted<'a> {
     jvm_options: Option<&'a api::JvmOptions>,
     template: Result<Template, Vec<Problem>>,
     status: Option<&'a api::KafkaNodePoolStatus>,
-    has_resource: bool,
+    resource: Option<&'a api::KafkaNodePool>,
 }
 
 /// Are the pools that make up the cluster `KafkaNodePool` resources?
@@ -72,17 +73,19 @@ pub(crate) fn resolve(world: &World, resolved: &mut Resolved) -> Vec<Pool> {
     }
     report_vanished_pools(world, &wanted, resolved);
 
-    let mut taken = taken_ids(world, &wanted, resolved);
-    let mut pools = Vec::new();
-    for wanted in wanted {
-        match resolve_pool(world, &wanted, &mut taken, &mut resolved.notices) {
-            Ok(pool) => pools.push(pool),
+    let mut checked = Vec::new();
+    let mut refused = BTreeSet::new();
+    for wanted in &wanted {
+        match check(world, wanted, &mut resolved.notices) {
+            Ok(pool) => checked.push(pool),
             Err(problems) => {
+                refused.extend(current_ids(world, wanted));
                 resolved.pool_problems.insert(wanted.name.to_owned(), problems);
             }
         }
     }
-    pools
+    let taken = taken_ids(world, refused);
+    nodes::settle(world, checked, &taken, resolved)
 }
 
 fn real_pool<'a>(
@@ -101,7 +104,7 @@ fn real_pool<'a>(
         jvm_options: pool.spec.jvm_options.as_ref().or(cluster.jvm_options.as_ref()),
         template: template::of_pool(pool, template),
         status: pool.status.as_ref(),
-        has_resource: true,
+        resource: Some(pool),
     }
 }
 
@@ -116,7 +119,7 @@ fn virtual_pool(spec: &api::KafkaClusterSpec, template: Template) -> Option<Want
         jvm_options: spec.jvm_options.as_ref(),
         template: Ok(template),
         status: None,
-        has_resource: false,
+        resource: None,
     })
 }
 
@@ -157,44 +160,19 @@ fn pod_ids(set: &PodSetView) -> impl Iterator<Item = NodeId> + '_ {
     set.pods.keys().filter_map(|pod| names::node_of_pod(pod))
 }
 
-/// Every id that anything might still use.
-fn taken_ids(world: &World, wanted: &[Wanted<'_>], resolved: &mut Resolved) -> BTreeSet<NodeId> {
-    let mut owners: BTreeMap<NodeId, &str> = BTreeMap::new();
-    for pool in wanted {
-        for id in current_ids(world, pool) {
-            if let Some(one) = owners.insert(id, pool.name) {
-                resolved.problems.push(Problem::NodeIdTwice {
-                    node: id,
-                    one: one.to_owned(),
-                    other: pool.name.to_owned(),
-                    pod: world.key.pod(pool.name, id),
-                });
-            }
-        }
-    }
+/// Ids in use by anything but the pools that are about to be settled: pods, pod sets, pools that are refused or not used.
+fn taken_ids(world: &World, refused: BTreeSet<NodeId>) -> BTreeSet<NodeId> {
     let in_pod_sets = world.pod_sets.values().flat_map(|set| pod_ids(set));
     let in_pods = world.pods.keys().filter_map(|pod| names::node_of_pod(pod));
-    let in_claims = world.claims.keys().filter_map(|claim| names::node_of_pod(claim));
-    let in_other_pools = world
-        .pools
-        .values()
-        .filter_map(|pool| pool.status.as_ref()?.node_ids.as_ref())
-        .flatten()
-        .copied()
-        .map(NodeId);
-    owners.into_keys().chain(in_pod_sets).chain(in_pods).chain(in_claims).chain(in_other_pools).collect()
+    let in_pools = world.pools.values().filter_map(|pool| pool.status.as_ref()?.node_ids.as_ref());
+    let in_pools = in_pools.flatten().copied().map(NodeId);
+    refused.into_iter().chain(in_pod_sets).chain(in_pods).chain(in_pools).collect()
 }
 
-fn resolve_pool(
-    world: &World,
-    wanted: &Wanted<'_>,
-    taken: &mut BTreeSet<NodeId>,
-    notices: &mut Vec<Notice>,
-) -> Result<Pool, Vec<Problem>> {
+fn check(world: &World, wanted: &Wanted<'_>, notices: &mut Vec<Notice>) -> Result<Checked, Vec<Problem>> {
     let mut problems = pool_name_problems(world, wanted);
     problems.extend(resource_problems(wanted.resources));
     problems.extend(cluster_id_problem(world, wanted));
-    let current = current_ids(world, wanted);
     let roles = held_roles(world, wanted, notices);
     if roles.is_none() {
         problems.push(Problem::NoRoles);
@@ -211,17 +189,24 @@ fn resolve_pool(
     else {
         return Err(problems);
     };
-    let nodes = held_nodes(world, wanted, roles, replicas, &current, taken, notices);
-    Ok(Pool {
-        name: wanted.name.to_owned(),
-        roles,
-        storage,
-        storage_written: written,
-        resources: wanted.resources.cloned(),
-        jvm_options: wanted.jvm_options.cloned(),
-        template,
-        nodes,
-        has_resource: wanted.has_resource,
+    let meta = wanted.resource.map(|pool| &pool.metadata);
+    Ok(Checked {
+        current: current_ids(world, wanted).into_iter().collect(),
+        replicas,
+        annotations: meta.and_then(|meta| meta.annotations.clone()).unwrap_or_default(),
+        pool: Pool {
+            name: wanted.name.to_owned(),
+            roles,
+            storage,
+            storage_written: written,
+            resources: wanted.resources.cloned(),
+            jvm_options: wanted.jvm_options.cloned(),
+            template,
+            nodes: Vec::new(),
+            ids: Vec::new(),
+            is_going: meta.is_some_and(|meta| meta.deletion_timestamp.is_some()),
+            has_resource: wanted.resource.is_some(),
+        },
     })
 }
 
@@ -289,28 +274,14 @@ fn held_storage(world: &World, wanted: &Wanted<'_>, notices: &mut Vec<Notice>) -
     }
 }
 
-/// Pools grow; they do not shrink, and controllers of a formed quorum stay as they are.
-fn held_nodes(
-    world: &World,
-    wanted: &Wanted<'_>,
-    roles: Roles,
-    replicas: usize,
-    current: &[NodeId],
-    taken: &mut BTreeSet<NodeId>,
-    notices: &mut Vec<Notice>,
-) -> Vec<NodeId> {
-    let pool = || wanted.name.to_owned();
-    if roles.has_controller() && quorum_is_formed(world) && replicas != current.len() {
-        notices.push(Notice::ControllersHeld { pool: pool(), wanted: wanted.replicas, kept: current.len() });
-        return node_ids::grow(current, 0, taken);
-    }
-    if replicas < current.len() {
-        notices.push(Notice::ScaleDownHeld { pool: pool(), wanted: wanted.replicas, kept: current.len() });
-    }
-    node_ids::grow(current, replicas, taken)
-}
-
-/// Has the cluster a quorum that must not be changed by accident?
+/// Has the cluster a quorum that must not be changed by accident? Also when only what is left of it shows that.
 pub(crate) fn quorum_is_formed(world: &World) -> bool {
-    world.kafka.status.as_ref().is_some_and(|status| status.initial_controllers.is_some())
+    let status = world.kafka.status.as_ref();
+    let is_remembered = world
+        .pools
+        .values()
+        .any(|pool| pool.status.as_ref().is_some_and(|status| status.cluster_id.is_some()))
+        || status.is_some_and(|status| status.cluster_id.is_some());
+    let is_known = status.is_some_and(|status| status.initial_controllers.is_some());
+    is_known || (is_remembered && identity::has_remains(world))
 }

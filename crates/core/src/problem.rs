@@ -212,23 +212,13 @@ pub enum Problem {
         /// Each pool with its id.
         found: String,
     },
-    /// Disks whose cluster is not known any more.
+    /// Something is left of a cluster that nobody remembers.
     #[error(
-        "the claims {claims} exist, but the status that says which cluster they belong to is gone; restore status.clusterId and status.initialControllers of this resource from a backup, or delete the claims to start empty"
+        "{remains} exist, but neither this resource nor its pools know which cluster they belong to; restore status.clusterId of this resource from a backup (it is cluster.id in meta.properties on each disk), or delete them to start empty"
     )]
-    ClaimsWithoutStatus {
-        /// The claims.
-        claims: String,
-    },
-    /// A cluster that runs, but not with a quorum Karst formed.
-    #[error(
-        "the cluster has an id ({cluster_id}) but no status.initialControllers, and something of it exists ({found}); Karst changes nothing here, because it cannot tell how the quorum was formed"
-    )]
-    UnknownQuorum {
-        /// The cluster's id.
-        cluster_id: String,
-        /// What exists.
-        found: String,
+    IdentityLost {
+        /// What is left.
+        remains: String,
     },
     /// The cluster's id is lost, though its quorum was formed.
     #[error(
@@ -286,10 +276,9 @@ impl Problem {
         match self {
             missing if missing.is_waiting() => "PoolsMissing",
             Self::OtherOperator { .. } => "OtherOperator",
-            Self::ClaimsWithoutStatus { .. }
-            | Self::UnknownQuorum { .. }
-            | Self::ClusterIdGone
-            | Self::InitialControllers { .. } => "IdentityUnknown",
+            Self::IdentityLost { .. } | Self::ClusterIdGone | Self::InitialControllers { .. } => {
+                "IdentityUnknown"
+            }
             Self::ForeignPool { .. } | Self::PoolsDisagree { .. } => "ClusterIdMismatch",
             Self::AuthorizationUnsupported => "NotSupported",
             _ => "InvalidResource",

@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::ids::{DirectoryId, Entropy, NodeId};
 use crate::problem::Problem;
-use crate::world::KafkaView;
+use crate::world::QuorumView;
 
 /// The port on which controllers talk to each other and to brokers.
 pub const CONTROLLER_PORT: u16 = 9090;
@@ -35,6 +35,14 @@ impl InitialControllers {
             .into_iter()
             .map(|(node, host)| InitialController { node, host, directory: entropy.directory_id(node) })
             .collect();
+        list.sort_by_key(|controller| controller.node);
+        Self(list)
+    }
+
+    /// The list that voters would have been formed with.
+    pub fn of_voters(voters: Vec<(NodeId, String, DirectoryId)>) -> Self {
+        let entry = |(node, host, directory)| InitialController { node, host, directory };
+        let mut list: Vec<_> = voters.into_iter().map(entry).collect();
         list.sort_by_key(|controller| controller.node);
         Self(list)
     }
@@ -114,12 +122,12 @@ impl StorageFormat {
 /// the node forms a quorum only if the cluster never worked before.
 pub fn storage_format(
     node: NodeId,
-    initial: &InitialControllers,
+    initial: Option<&InitialControllers>,
     running: Option<&str>,
     worked_before: bool,
-    kafka: Option<&KafkaView>,
+    kafka: Option<&QuorumView>,
 ) -> StorageFormat {
-    let Some(controller) = initial.get(node) else { return StorageFormat::Join };
+    let Some(controller) = initial.and_then(|initial| initial.get(node)) else { return StorageFormat::Join };
     match running {
         Some(running) if running == StorageFormat::Initial.as_str() => {}
         None if !worked_before => {}
@@ -143,8 +151,8 @@ mod tests {
         InitialControllers::form(hosts, &Entropy([9; 32]))
     }
 
-    fn kafka(voters: Vec<Replica>) -> KafkaView {
-        KafkaView { voters, metadata_level: None }
+    fn kafka(voters: Vec<Replica>) -> QuorumView {
+        QuorumView { voters, metadata_level: None }
     }
 
     #[test]
@@ -175,9 +183,9 @@ mod tests {
         let directory = list.get(NodeId(3)).map(|controller| controller.directory);
         let seen = |directory, takes_part| {
             let voters = vec![Replica { node: NodeId(3), directory, takes_part }];
-            storage_format(NodeId(3), &list, Some("initial"), true, Some(&kafka(voters)))
+            storage_format(NodeId(3), Some(&list), Some("initial"), true, Some(&kafka(voters)))
         };
-        assert_eq!(storage_format(NodeId(3), &list, None, false, None), StorageFormat::Initial);
+        assert_eq!(storage_format(NodeId(3), Some(&list), None, false, None), StorageFormat::Initial);
         assert_eq!(seen(directory, false), StorageFormat::Initial);
         assert_eq!(seen(Some(Entropy([8; 32]).directory_id(NodeId(3))), true), StorageFormat::Initial);
         assert_eq!(seen(directory, true), StorageFormat::Join);
@@ -185,12 +193,12 @@ mod tests {
 
     #[test]
     fn what_joined_once_never_forms_a_quorum_again() {
-        assert_eq!(storage_format(NodeId(3), &two(), Some("join"), false, None), StorageFormat::Join);
-        assert_eq!(storage_format(NodeId(7), &two(), None, false, None), StorageFormat::Join);
+        assert_eq!(storage_format(NodeId(3), Some(&two()), Some("join"), false, None), StorageFormat::Join);
+        assert_eq!(storage_format(NodeId(7), Some(&two()), None, false, None), StorageFormat::Join);
     }
 
     #[test]
     fn a_lost_config_map_of_a_cluster_that_worked_does_not_make_its_node_form_a_quorum() {
-        assert_eq!(storage_format(NodeId(3), &two(), None, true, None), StorageFormat::Join);
+        assert_eq!(storage_format(NodeId(3), Some(&two()), None, true, None), StorageFormat::Join);
     }
 }

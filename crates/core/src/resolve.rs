@@ -1,10 +1,11 @@
 //! From the resources that users wrote to a [`Cluster`] that can be carried out, or to all that is wrong with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use karst_api as api;
 
 use crate::cluster::{Cluster, Pool, Roles};
+use crate::ids::NodeId;
 use crate::listeners;
 use crate::names::{self, ClusterKey, LONGEST_NAME};
 use crate::notice::Notice;
@@ -24,6 +25,10 @@ pub struct Resolved {
     pub pool_problems: BTreeMap<String, Vec<Problem>>,
     /// What is done otherwise than asked.
     pub notices: Vec<Notice>,
+    /// Nodes that are to go, if no partition lives there: Kafka must be asked.
+    pub partitions_of: BTreeSet<NodeId>,
+    /// Those of them that move to another pool.
+    pub moved: BTreeSet<NodeId>,
 }
 
 /// Reads the resources, checks them, and holds what must not change while it runs.

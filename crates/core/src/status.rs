@@ -8,11 +8,11 @@ use karst_api as api;
 use serde::Serialize;
 
 use crate::cluster::Cluster;
-use crate::names::{ClusterKey, KAFKA_VERSION_ANNOTATION};
-use crate::notice::Notice;
+use crate::names::{ClusterKey, KAFKA_VERSION_ANNOTATION, NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION};
+use crate::notice::{IDS_IGNORED, Notice};
 use crate::problem::Problem;
 use crate::versions;
-use crate::world::{KafkaAnswer, World};
+use crate::world::World;
 
 /// How far a cluster or a pool is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -184,9 +184,7 @@ pub fn of_kafka(
             status.kafka_version = Some(cluster.version.version.to_owned());
         }
     }
-    if let KafkaAnswer::Answered(kafka) = &world.answer
-        && let Some(level) = kafka.metadata_level
-    {
+    if let Some(level) = world.answers.quorum.known().and_then(|quorum| quorum.metadata_level) {
         status.kafka_metadata_version = Some(versions::metadata_name(level));
     }
     if *progress == Progress::Ready {
@@ -229,6 +227,7 @@ pub fn of_pool(
     let mut status = pool.status.clone().unwrap_or_default();
     let mut conditions = progress.conditions();
     conditions.extend(notices.iter().filter(|notice| notice.pool() == Some(name)).map(warning));
+    conditions.extend(said_before(pool, &conditions));
     status.conditions = Some(since(conditions, status.conditions.as_ref(), now));
     if progress.is_settled() {
         status.observed_generation = pool.metadata.generation;
@@ -238,6 +237,31 @@ pub fn of_pool(
         status.label_selector = Some(key.pool_selector_text(name));
     }
     status
+}
+
+/// That annotations could not be followed is known only in the moment when nodes are added or removed. It stays said
+/// as long as the annotations are there and the pool is not scaled again.
+fn said_before(pool: &api::KafkaNodePool, now: &[api::Condition]) -> Vec<api::Condition> {
+    let is_it = |condition: &&api::Condition| condition.reason.as_deref() == Some(IDS_IGNORED);
+    let status = pool.status.as_ref();
+    let count = status.and_then(|status| status.node_ids.as_ref()).map(Vec::len);
+    let is_scaled = count != usize::try_from(pool.spec.replicas).ok();
+    let steers = pool
+        .metadata
+        .annotations
+        .iter()
+        .flatten()
+        .any(|(key, _)| [NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION].contains(&key.as_str()));
+    if is_scaled || !steers || now.iter().any(|condition| is_it(&condition)) {
+        return Vec::new();
+    }
+    status
+        .and_then(|status| status.conditions.as_ref())
+        .into_iter()
+        .flatten()
+        .filter(is_it)
+        .cloned()
+        .collect()
 }
 
 /// A merge patch that makes `old` into `new`, without the durable facts; `None` when they say the same.

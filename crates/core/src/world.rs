@@ -3,7 +3,8 @@
 //! The views hold only what is looked at. They are filled by the operator's watches, by the simulation, and by
 //! tests; nothing here reads a clock, a network or a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -139,25 +140,70 @@ pub struct Replica {
     pub takes_part: bool,
 }
 
-/// What Kafka said about itself.
+/// What the quorum's leader said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KafkaView {
-    /// The voters of the quorum.
+pub struct QuorumView {
+    /// The voters.
     pub voters: Vec<Replica>,
     /// The finalized metadata version's level.
     pub metadata_level: Option<i16>,
 }
 
-/// Whether Kafka answered.
+/// One partition that lives on a node which is to go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionView {
+    /// Its topic.
+    pub topic: String,
+    /// Its number.
+    pub index: i32,
+    /// The nodes that have a copy.
+    pub replicas: BTreeSet<NodeId>,
+    /// The nodes whose copy is complete.
+    pub in_sync: BTreeSet<NodeId>,
+    /// How many complete copies a write needs.
+    pub min_in_sync: usize,
+}
+
+impl fmt::Display for PartitionView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.topic, self.index)
+    }
+}
+
+/// An answer of Kafka. That there is none is an answer too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum KafkaAnswer {
+pub enum Answer<T> {
     /// Nobody asked in this pass.
     #[default]
     NotAsked,
     /// It did not answer in time, or not sensibly.
     Silent(String),
     /// It answered.
-    Answered(KafkaView),
+    Known(T),
+}
+
+impl<T> Answer<T> {
+    /// The answer, if there is one.
+    pub fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(answer) => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// Was it asked?
+    pub fn was_asked(&self) -> bool {
+        !matches!(self, Self::NotAsked)
+    }
+}
+
+/// What Kafka said in this pass.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// About its quorum.
+    pub quorum: Answer<QuorumView>,
+    /// About partitions on the nodes that are to go.
+    pub partitions: Answer<Vec<PartitionView>>,
 }
 
 /// What the operator was told at its start. The same for all clusters.
@@ -208,7 +254,7 @@ pub struct World {
     /// Its claims.
     pub claims: BTreeMap<String, Arc<ClaimView>>,
     /// What Kafka itself says.
-    pub answer: KafkaAnswer,
+    pub answers: Answers,
     /// What the operator was told.
     pub settings: Arc<Settings>,
     /// When it is now.

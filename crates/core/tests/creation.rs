@@ -8,7 +8,8 @@ use std::sync::Arc;
 use karst_core::ids::Entropy;
 use karst_core::plan::Fact;
 use karst_core::problem::Problem;
-use karst_core::world::KafkaAnswer;
+use karst_core::quorum::InitialControllers;
+use karst_core::world::{Answer, Answers};
 use support::*;
 
 #[test]
@@ -122,18 +123,18 @@ fn controllers_form_the_quorum_until_they_are_seen_in_it_and_join_ever_after() {
     assert_eq!(formats(&world), ["initial", "join"]);
 
     run_pods(&mut world, true);
-    assert!(decide(&world).ask_kafka);
-    world.answer = KafkaAnswer::Silent("no route".into());
+    assert!(!decide(&world).questions.quorum.is_empty());
+    world.answers.quorum = Answer::Silent("no route".into());
     let plan = decide(&world);
     assert!(plan.look_again.is_some(), "a silent Kafka is asked again");
     carry_out(&mut world, plan);
     assert_eq!(formats(&world), ["initial", "join"]);
 
-    world.answer = healthy_answer(&world);
+    world.answers.quorum = healthy_quorum(&world);
     let plan = decide(&world);
     carry_out(&mut world, plan);
     assert_eq!(formats(&world), ["join", "join"]);
-    world.answer = KafkaAnswer::NotAsked;
+    world.answers = Answers::default();
     let plan = decide(&world);
     carry_out(&mut world, plan);
     assert_eq!(formats(&world), ["join", "join"]);
@@ -167,24 +168,48 @@ fn pools_and_kafka_may_come_in_any_order() {
 }
 
 #[test]
-fn a_recreated_kafka_resource_does_not_form_a_second_quorum_over_old_disks() {
+fn a_recreated_kafka_resource_brings_the_cluster_back_from_its_disks() {
     let mut world = converged();
+    let before = world.kafka.status.clone().unwrap();
     // The Kafka resource was deleted with all it owned, and created again; claims that are to stay are there.
     edit_kafka(&mut world, |kafka| kafka.status = None);
     world.pods.clear();
     world.pod_sets.clear();
     world.config_maps.clear();
-    let plan = decide(&world);
-    assert!(plan.facts.is_empty());
-    assert!(matches!(plan.problems.as_slice(), [Problem::UnknownQuorum { .. }]), "{:?}", plan.problems);
+    for round in 0..20 {
+        let plan = decide(&world);
+        if !plan.questions.quorum.is_empty() {
+            let initial = InitialControllers::parse(before.initial_controllers.as_ref().unwrap()).unwrap();
+            world.answers.quorum = voters(&initial);
+            continue;
+        }
+        for map in world.config_maps.values() {
+            assert_eq!(map.storage_format.as_deref(), Some("join"), "no node may form a quorum");
+        }
+        if is_quiet(&plan) {
+            break;
+        }
+        assert!(round < 19, "it never comes to rest");
+        carry_out(&mut world, plan);
+        run_pods(&mut world, true);
+    }
+    let after = world.kafka.status.clone().unwrap();
+    assert_eq!(after.cluster_id, before.cluster_id);
+    assert_eq!(after.initial_controllers, before.initial_controllers);
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+}
 
-    // The pools are new as well.
+#[test]
+fn disks_that_nobody_remembers_are_left_alone() {
+    let mut world = converged();
+    edit_kafka(&mut world, |kafka| kafka.status = None);
     for pool in world.pools.values_mut() {
         Arc::make_mut(pool).status = None;
     }
+    (world.pods, world.pod_sets, world.config_maps) = Default::default();
     let plan = decide(&world);
-    assert!(plan.facts.iter().all(|fact| !matches!(fact, Fact::Identity { .. })));
-    assert!(matches!(plan.problems.as_slice(), [Problem::ClaimsWithoutStatus { .. }]), "{:?}", plan.problems);
+    assert!(plan.facts.is_empty());
+    assert!(matches!(plan.problems.as_slice(), [Problem::IdentityLost { .. }]), "{:?}", plan.problems);
 
     // With the disks gone too, it is a new cluster.
     world.claims.clear();

@@ -136,7 +136,6 @@ fn held(pool: &str, edit: impl FnOnce(&mut api::KafkaNodePool)) -> String {
 
 #[test]
 fn what_could_cost_data_is_held_and_said_on_the_pool() {
-    assert!(held("brokers", |pool| pool.spec.replicas = 1).contains("asks for 1 nodes and keeps 3"));
     assert!(
         held("controllers", |pool| pool.spec.replicas = 5).contains("asks for 5 controllers and keeps 3")
     );

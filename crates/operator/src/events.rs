@@ -1,12 +1,10 @@
 //! Kubernetes events: what happened to a cluster, in the same words as the log and the conditions.
 
-use karst_api::{Condition, Kafka};
+use k8s_openapi::api::core::v1::ObjectReference;
+use karst_api::Condition;
 use karst_core::names::ClusterKey;
-use karst_core::status::Progress;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-
-use crate::pass::reference;
 
 /// The longest note that Kubernetes takes.
 const LONGEST_NOTE: usize = 1000;
@@ -31,7 +29,7 @@ impl Events {
     }
 
     /// The cluster got its identity.
-    pub(crate) async fn cluster_formed(&self, kafka: &Kafka) {
+    pub(crate) async fn cluster_formed(&self, kafka: &ObjectReference) {
         let note = "The cluster has its id and its initial controllers; its nodes are created now.";
         self.publish(kafka, EventType::Normal, "ClusterFormed", note).await;
     }
@@ -40,9 +38,9 @@ impl Events {
     pub(crate) async fn condition(
         &self,
         key: &ClusterKey,
-        kafka: &Kafka,
+        resource: &ObjectReference,
         condition: &Condition,
-        progress: Option<&Progress>,
+        refused: bool,
     ) {
         let kind = condition.type_.as_deref().unwrap_or_default();
         let holds = condition.status.as_deref() == Some("True");
@@ -50,24 +48,24 @@ impl Events {
         let message = condition.message.as_deref().unwrap_or_default();
         match (kind, holds) {
             ("Ready", true) => {
-                tracing::info!(cluster = %key, "ready");
-                self.publish(kafka, EventType::Normal, "Ready", "All nodes are ready.").await;
+                tracing::info!(cluster = %key, resource = resource.name, "ready");
+                self.publish(resource, EventType::Normal, "Ready", "All nodes are ready.").await;
             }
-            ("Ready", false) if matches!(progress, Some(Progress::Refused(_))) => {
+            ("Ready", false) if refused => {
                 tracing::warn!(cluster = %key, reason, "{message}");
-                self.publish(kafka, EventType::Warning, reason, message).await;
+                self.publish(resource, EventType::Warning, reason, message).await;
             }
             ("Ready", false) => tracing::info!(cluster = %key, reason, "{message}"),
             ("Warning", _) => {
                 tracing::warn!(cluster = %key, reason, "{message}");
-                self.publish(kafka, EventType::Warning, reason, message).await;
+                self.publish(resource, EventType::Warning, reason, message).await;
             }
             ("ReconciliationPaused", _) => tracing::info!(cluster = %key, "paused"),
             _ => {}
         }
     }
 
-    async fn publish(&self, kafka: &Kafka, type_: EventType, reason: &str, note: &str) {
+    async fn publish(&self, resource: &ObjectReference, type_: EventType, reason: &str, note: &str) {
         let end = (0..=LONGEST_NOTE.min(note.len()))
             .rev()
             .find(|end| note.is_char_boundary(*end))
@@ -79,7 +77,7 @@ impl Events {
             action: "Reconcile".to_owned(),
             secondary: None,
         };
-        if let Err(error) = self.recorder.publish(&event, &reference(kafka)).await {
+        if let Err(error) = self.recorder.publish(&event, resource).await {
             tracing::warn!(%error, reason, "could not publish an event");
         }
     }

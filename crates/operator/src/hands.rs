@@ -10,9 +10,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
-use karst_core::names::{CLUSTER_LABEL, ClusterKey, KIND_LABEL};
+use karst_core::names::{CLUSTER_LABEL, ClusterKey, KIND_LABEL, POOL_FINALIZER};
 use karst_core::objects::Object;
-use karst_core::plan::Fact;
+use karst_core::plan::{Fact, Protection, Removal};
 use karst_core::podset::PodAction;
 use karst_core::world::{PodSetView, World};
 use kube::api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams, Preconditions};
@@ -66,6 +66,11 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Is the object gone?
+    pub(crate) fn is_missing(&self) -> bool {
+        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 404))
+    }
+
     /// Is the namespace being deleted? Then nothing can be made in it any more, and nothing needs to be.
     pub(crate) fn is_namespace_going(&self) -> bool {
         let Self::Api { source, .. } = self else { return false };
@@ -198,8 +203,10 @@ impl Hands {
                 )
                 .await
             }
-            Fact::Identity { status } => {
-                self.nothing_is_left_of(&world.key).await?;
+            Fact::Identity { status, forms } => {
+                if *forms {
+                    self.nothing_is_left_of(&world.key).await?;
+                }
                 let version = world.kafka.metadata.resource_version.as_ref();
                 self.patch_fact::<Kafka>(namespace, &world.key.name, version, status).await
             }
@@ -268,6 +275,70 @@ impl Hands {
         self.write_status::<StrimziPodSet>(namespace, &set.meta.name, &json!({ "status": status })).await
     }
 
+    /// Deletes an object that is no longer wanted, if it is still the one that was seen.
+    pub(crate) async fn remove(&self, key: &ClusterKey, removal: &Removal) -> Result<(), Failure> {
+        match removal {
+            Removal::ConfigMap { name, uid } => self.delete::<ConfigMapWire>(&key.namespace, name, uid).await,
+            Removal::PodSet { name, uid } => self.delete::<StrimziPodSet>(&key.namespace, name, uid).await,
+            Removal::Claim { name, uid } => {
+                self.has_no_pod(key, name).await?;
+                self.delete::<ClaimWire>(&key.namespace, name, uid).await
+            }
+        }
+    }
+
+    async fn delete<K: Indexed>(&self, namespace: &str, name: &str, uid: &str) -> Result<(), Failure> {
+        let kind = K::kind(&());
+        tracing::info!(%kind, name, "deleting what is no longer wanted");
+        let only_this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        let parameters = DeleteParams { preconditions: Some(only_this), ..DeleteParams::background() };
+        let api = self.api::<K>(namespace);
+        let what = format!("could not delete {kind} {name}");
+        match self.call(&what, api.delete(name, &parameters)).await {
+            Err(failure) if failure.is_missing() => Ok(()),
+            result => result.map(drop),
+        }
+    }
+
+    /// A disk goes only after the pod that used it: the cache may lag behind, so ask.
+    async fn has_no_pod(&self, key: &ClusterKey, claim: &str) -> Result<(), Failure> {
+        let api: Api<PartialObjectMeta<PodWire>> = Api::namespaced(self.client.clone(), &key.namespace);
+        let pod = claim.find(&key.name).map_or(claim, |at| &claim[at..]);
+        match self.call("could not look for a pod", api.get_opt(pod)).await? {
+            None => Ok(()),
+            Some(_) => Err(Failure::Changed(format!("pod {pod} is there again; its claim {claim} stays"))),
+        }
+    }
+
+    /// Makes a pool's deletion wait for its nodes, or no longer.
+    pub(crate) async fn protect(
+        &self,
+        namespace: &str,
+        pool: &KafkaNodePool,
+        protection: Protection,
+    ) -> Result<(), Failure> {
+        let meta = pool.meta();
+        let name = meta.name.as_deref().unwrap_or_default();
+        let mut finalizers = meta.finalizers.clone().unwrap_or_default();
+        finalizers.retain(|finalizer| finalizer != POOL_FINALIZER);
+        if protection == Protection::Add {
+            finalizers.push(POOL_FINALIZER.to_owned());
+        }
+        let patch =
+            json!({ "metadata": { "resourceVersion": meta.resource_version, "finalizers": finalizers } });
+        let api = self.api::<KafkaNodePool>(namespace);
+        let what = format!("could not change the finalizers of KafkaNodePool {name}");
+        match self.call(&what, api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await {
+            Err(failure) if failure.is_missing() => Ok(()),
+            Err(failure) => Err(failure),
+            Ok(patched) if patched.metadata.deletion_timestamp.is_none() => {
+                self.learn(patched);
+                Ok(())
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+
     /// Does one thing for a pod set.
     pub(crate) async fn handle_pod(
         &self,
@@ -277,6 +348,7 @@ impl Hands {
     ) -> Result<(), Failure> {
         match action {
             PodAction::Create { name, pod } => self.create_pod(namespace, set, name, pod).await,
+            PodAction::Remove { name, uid } => self.remove_pod(namespace, set, name, uid).await,
             PodAction::Adopt { name, uid } => {
                 tracing::info!(pod = %name, "taking over a pod without an owner");
                 let only_this = json!({ "uid": uid, "ownerReferences": [owner(set)] });
@@ -288,14 +360,31 @@ impl Hands {
                 Ok(())
             }
             PodAction::Replace { name, uid, phase } => {
-                tracing::info!(pod = %name, %phase, "removing a pod that ended, to make place for a new one");
-                let only_this = Preconditions { uid: Some(uid.clone()), resource_version: None };
-                let parameters = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
-                let what = format!("could not remove pod {name}");
-                let api: Api<PodWire> = self.api(namespace);
-                self.call(&what, api.delete(name, &parameters)).await.map(drop)
+                tracing::info!(pod = %name, %phase, "a pod ended for good, and makes place for a new one");
+                self.delete::<PodWire>(namespace, name, uid).await
             }
         }
+    }
+
+    /// A pod goes only if the pod set, asked once more, does not list it.
+    async fn remove_pod(
+        &self,
+        namespace: &str,
+        set: &PodSetView,
+        name: &str,
+        uid: &str,
+    ) -> Result<(), Failure> {
+        let api: Api<StrimziPodSet> = self.api(namespace);
+        let what = format!("could not look at StrimziPodSet {}", set.meta.name);
+        let Some(live) = self.call(&what, api.get_opt(&set.meta.name)).await? else { return Ok(()) };
+        let is_listed = live.spec.pods.iter().any(|pod| pod["metadata"]["name"] == name);
+        if is_listed || live.metadata.uid.as_ref() != Some(&set.meta.uid) {
+            return Err(Failure::Changed(format!(
+                "StrimziPodSet {} changed; pod {name} stays",
+                set.meta.name
+            )));
+        }
+        self.delete::<PodWire>(namespace, name, uid).await
     }
 
     async fn create_pod(

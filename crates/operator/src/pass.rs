@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka, KafkaNodePool};
 use karst_core::ids::Entropy;
 use karst_core::names::ClusterKey;
-use karst_core::plan::{self, Fact, Plan};
+use karst_core::notice::IDS_IGNORED;
+use karst_core::plan::{self, Fact, Plan, Protection};
 use karst_core::podset;
 use karst_core::pools;
 use karst_core::status::Progress;
-use karst_core::world::{KafkaAnswer, Settings, World};
+use karst_core::world::{Answers, Settings, World};
 use kube::Resource;
+use serde_json::Value;
 
 use crate::ask;
 use crate::events::Events;
@@ -42,14 +43,14 @@ pub(crate) struct Passes {
 impl Passes {
     /// A pass of a cluster.
     pub(crate) async fn cluster(&self, key: &ClusterKey) -> Outcome {
-        let mut answer = KafkaAnswer::NotAsked;
+        let mut answers = Answers::default();
         for _ in 0..ROUNDS {
             let snapshot = self.hands.index.snapshot(key);
             let Some(kafka) = snapshot.kafka.clone() else {
                 return self.pools_without_kafka(key, &snapshot).await;
             };
             let Some(entropy) = entropy() else { return Outcome::Failed };
-            let world = self.world(key, kafka, snapshot, answer.clone(), entropy);
+            let world = self.world(key, kafka, snapshot, answers.clone(), entropy);
             let plan = match plan::plan(&world) {
                 Ok(plan) => plan,
                 Err(error) => {
@@ -57,11 +58,8 @@ impl Passes {
                     return Outcome::Failed;
                 }
             };
-            if plan.ask_kafka {
-                answer = ask::ask(&plan.controllers).await;
-                if let KafkaAnswer::Silent(why) = &answer {
-                    tracing::debug!(cluster = %key, %why, "Kafka did not answer");
-                }
+            if !plan.questions.is_empty() {
+                ask::ask(&plan.questions, &mut answers).await;
                 continue;
             }
             if plan.facts.is_empty() {
@@ -80,7 +78,7 @@ impl Passes {
         key: &ClusterKey,
         kafka: Arc<Kafka>,
         snapshot: Snapshot,
-        answer: KafkaAnswer,
+        answers: Answers,
         entropy: Entropy,
     ) -> World {
         // Only a pod set that is still to be made can meet another of its name.
@@ -100,7 +98,7 @@ impl Passes {
             services: snapshot.services,
             service_accounts: snapshot.accounts,
             claims: snapshot.claims,
-            answer,
+            answers,
             settings: Arc::clone(&self.settings),
             now: Timestamp::now(),
             entropy,
@@ -114,21 +112,31 @@ impl Passes {
         let (facts, objects) = futures::join!(facts, self.hands.write(&world.key, plan.objects));
         facts.into_iter().collect::<Result<Vec<_>, _>>()?;
         if plan.facts.iter().any(|fact| matches!(fact, Fact::Identity { .. })) {
-            self.events.cluster_formed(&world.kafka).await;
+            self.events.cluster_formed(&world.kafka.object_ref(&())).await;
         }
-        objects.into_iter().next().map_or(Ok(()), Err)
+        // What can be said only now: in the next round the nodes have their ids.
+        let said_now = plan.pool_statuses.into_iter().filter(|(pool, _)| {
+            plan.notices.iter().any(|notice| notice.reason() == IDS_IGNORED && notice.pool() == Some(pool))
+        });
+        let unsaid = self.report_pools(&world.key, &world.pools, &said_now.collect()).await;
+        objects.into_iter().chain(unsaid).next().map_or(Ok(()), Err)
     }
 
     async fn act(&self, world: &World, plan: Plan) -> Outcome {
         let key = &world.key;
         let mut failures = self.hands.write(key, plan.objects).await;
-        for (pool, status) in &plan.pool_statuses {
-            let written = self.hands.write_status::<KafkaNodePool>(&key.namespace, pool, status).await;
-            failures.extend(written.err());
+        for removal in &plan.removals {
+            failures.extend(self.hands.remove(key, removal).await.err());
         }
+        failures.extend(self.protect(key, &world.pools, &plan.protections).await);
+        failures.extend(self.report_pools(key, &world.pools, &plan.pool_statuses).await);
         if let Some(status) = &plan.status {
             match self.hands.write_status::<Kafka>(&key.namespace, &key.name, status).await {
-                Ok(()) => self.tell(world, status, plan.progress.as_ref()).await,
+                Ok(()) => {
+                    let old = world.kafka.status.as_ref().and_then(|status| status.conditions.as_ref());
+                    let refused = matches!(plan.progress, Some(Progress::Refused(_)));
+                    self.tell(key, &*world.kafka, old, status, refused).await;
+                }
                 Err(failure) => failures.push(failure),
             }
         }
@@ -137,6 +145,21 @@ impl Passes {
         } else {
             self.failed(key, &failures)
         }
+    }
+
+    async fn protect(
+        &self,
+        key: &ClusterKey,
+        pools: &BTreeMap<String, Arc<KafkaNodePool>>,
+        protections: &BTreeMap<String, Protection>,
+    ) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        for (name, protection) in protections {
+            if let Some(pool) = pools.get(name) {
+                failures.extend(self.hands.protect(&key.namespace, pool, *protection).await.err());
+            }
+        }
+        failures
     }
 
     fn failed(&self, key: &ClusterKey, failures: &[Failure]) -> Outcome {
@@ -156,21 +179,50 @@ impl Passes {
         Outcome::Failed
     }
 
-    /// Logs and publishes what is new in the status.
-    async fn tell(&self, world: &World, patch: &serde_json::Value, progress: Option<&Progress>) {
+    /// Logs and publishes what is new in a status.
+    async fn tell<K>(
+        &self,
+        key: &ClusterKey,
+        resource: &K,
+        old: Option<&Vec<Condition>>,
+        patch: &Value,
+        refused: bool,
+    ) where
+        K: Resource<DynamicType = ()>,
+    {
         let Some(new) = patch.pointer("/status/conditions") else { return };
         let Ok(new) = serde_json::from_value::<Vec<Condition>>(new.clone()) else { return };
-        let old =
-            world.kafka.status.as_ref().and_then(|status| status.conditions.clone()).unwrap_or_default();
         let was_said = |condition: &Condition| {
-            old.iter().any(|said| {
+            old.into_iter().flatten().any(|said| {
                 (&said.type_, &said.status, &said.reason, &said.message)
                     == (&condition.type_, &condition.status, &condition.reason, &condition.message)
             })
         };
         for condition in new.iter().filter(|condition| !was_said(condition)) {
-            self.events.condition(&world.key, &world.kafka, condition, progress).await;
+            self.events.condition(key, &resource.object_ref(&()), condition, refused).await;
         }
+    }
+
+    /// Writes the statuses of pools, and says what is new in them.
+    async fn report_pools(
+        &self,
+        key: &ClusterKey,
+        pools: &BTreeMap<String, Arc<KafkaNodePool>>,
+        statuses: &BTreeMap<String, Value>,
+    ) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        for (name, patch) in statuses {
+            match self.hands.write_status::<KafkaNodePool>(&key.namespace, name, patch).await {
+                Err(failure) if failure.is_missing() => {}
+                Err(failure) => failures.push(failure),
+                Ok(()) => {
+                    let Some(pool) = pools.get(name) else { continue };
+                    let old = pool.status.as_ref().and_then(|status| status.conditions.as_ref());
+                    self.tell(key, &**pool, old, patch, false).await;
+                }
+            }
+        }
+        failures
     }
 
     /// Pools whose cluster does not exist say so.
@@ -185,19 +237,9 @@ impl Passes {
                 return Outcome::Failed;
             }
         };
-        self.write_pool_statuses(key, &statuses).await
-    }
-
-    async fn write_pool_statuses(
-        &self,
-        key: &ClusterKey,
-        statuses: &BTreeMap<String, serde_json::Value>,
-    ) -> Outcome {
-        let mut failures = Vec::new();
-        for (pool, status) in statuses {
-            let written = self.hands.write_status::<KafkaNodePool>(&key.namespace, pool, status).await;
-            failures.extend(written.err());
-        }
+        let released = plan::released_without_kafka(&snapshot.pools);
+        let mut failures = self.protect(key, &snapshot.pools, &released).await;
+        failures.extend(self.report_pools(key, &snapshot.pools, &statuses).await);
         if failures.is_empty() { Outcome::Done { look_again: None } } else { self.failed(key, &failures) }
     }
 
@@ -237,9 +279,4 @@ fn entropy() -> Option<Entropy> {
             None
         }
     }
-}
-
-/// A reference to a resource, for events.
-pub(crate) fn reference(kafka: &Kafka) -> ObjectReference {
-    kafka.object_ref(&())
 }

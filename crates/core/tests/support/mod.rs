@@ -9,13 +9,13 @@ use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use karst_core::digest::Digest;
 use karst_core::ids::Entropy;
-use karst_core::names::ClusterKey;
+use karst_core::names::{ClusterKey, POOL_FINALIZER};
 use karst_core::objects::{Object, config_digest, service_digest};
-use karst_core::plan::{Fact, Plan, plan};
+use karst_core::plan::{Fact, Plan, Protection, Removal, plan};
 use karst_core::quorum::InitialControllers;
 use karst_core::world::{
-    ClaimView, ConfigMapView, KafkaAnswer, KafkaView, Meta, PodSetView, PodView, Replica, ServiceAccountView,
-    ServiceView, Settings, WantedPod, World,
+    Answer, Answers, ClaimView, ConfigMapView, Meta, PartitionView, PodSetView, PodView, QuorumView, Replica,
+    ServiceAccountView, ServiceView, Settings, WantedPod, World,
 };
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ pub(crate) fn world(yaml: &str) -> World {
         services: BTreeMap::new(),
         service_accounts: BTreeMap::new(),
         claims: BTreeMap::new(),
-        answer: KafkaAnswer::NotAsked,
+        answers: Answers::default(),
         settings: Arc::new(Settings {
             operator_version: "0.1.0".into(),
             node_image: "docker.io/karst/operator:0.1.0".into(),
@@ -103,11 +103,35 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
     for object in plan.objects {
         write_object(world, object);
     }
-    for (pool, patch) in &plan.pool_statuses {
+    for removal in &plan.removals {
+        match removal {
+            Removal::ConfigMap { name, .. } => drop(world.config_maps.remove(name)),
+            Removal::Claim { name, .. } => drop(world.claims.remove(name)),
+            Removal::PodSet { name, .. } => drop(world.pod_sets.remove(name)),
+        }
+    }
+    for (pool, protection) in &plan.protections {
+        protect(world, pool, *protection);
+    }
+    let patches: Vec<_> =
+        plan.pool_statuses.iter().filter(|(pool, _)| world.pools.contains_key(*pool)).collect();
+    for (pool, patch) in patches {
         patch_pool(world, pool, &patch["status"]);
     }
     if let Some(patch) = &plan.status {
         patch_kafka(world, &patch["status"]);
+    }
+}
+
+/// Adds or removes the finalizer. A deleted pool without one is gone.
+fn protect(world: &mut World, name: &str, protection: Protection) {
+    let pool = Arc::make_mut(world.pools.get_mut(name).expect(name));
+    match protection {
+        Protection::Add => pool.metadata.finalizers = Some(vec![POOL_FINALIZER.into()]),
+        Protection::Remove => pool.metadata.finalizers = None,
+    }
+    if pool.metadata.finalizers.is_none() && pool.metadata.deletion_timestamp.is_some() {
+        world.pools.remove(name);
     }
 }
 
@@ -117,7 +141,7 @@ pub(crate) fn write_fact(world: &mut World, fact: &Fact) {
         Fact::PoolNodes { pool, status } | Fact::PoolCluster { pool, status } => {
             patch_pool(world, pool, status);
         }
-        Fact::Identity { status } => patch_kafka(world, status),
+        Fact::Identity { status, .. } => patch_kafka(world, status),
     }
 }
 
@@ -190,8 +214,14 @@ fn wanted_pod(pod: &Value) -> (String, WantedPod) {
     (name, WantedPod { json: Arc::from(pod.to_string()), revision })
 }
 
-/// Starts the pods that the pod sets ask for and do not exist, and makes all pods ready or not.
+/// Starts the pods that the pod sets ask for and do not exist, makes all pods ready or not, and ends those that no
+/// pod set asks for.
 pub(crate) fn run_pods(world: &mut World, ready: bool) {
+    let listed = |name: &str| world.pod_sets.values().any(|set| set.pods.contains_key(name));
+    let gone: Vec<_> = world.pods.keys().filter(|name| !listed(name)).cloned().collect();
+    for name in gone {
+        world.pods.remove(&name);
+    }
     let wanted: Vec<_> = world.pod_sets.values().flat_map(|set| set.pods.clone()).collect();
     for (name, pod) in wanted {
         let value: Value = serde_json::from_str(&pod.json).unwrap();
@@ -203,33 +233,48 @@ pub(crate) fn run_pods(world: &mut World, ready: bool) {
 }
 
 /// What Kafka answers when all initial controllers take part.
-pub(crate) fn healthy_answer(world: &World) -> KafkaAnswer {
+pub(crate) fn healthy_quorum(world: &World) -> Answer<QuorumView> {
     let text = world.kafka.status.as_ref().unwrap().initial_controllers.as_ref().unwrap();
     let initial = InitialControllers::parse(text).unwrap();
+    voters(&initial)
+}
+
+/// What Kafka answers when these controllers are its voters.
+pub(crate) fn voters(initial: &InitialControllers) -> Answer<QuorumView> {
     let voters = initial.iter().map(|controller| Replica {
         node: controller.node,
         directory: Some(controller.directory),
         takes_part: true,
     });
-    KafkaAnswer::Answered(KafkaView { voters: voters.collect(), metadata_level: Some(27) })
+    Answer::Known(QuorumView { voters: voters.collect(), metadata_level: Some(27) })
+}
+
+/// Decides and carries out until nothing is left to do, with no partitions anywhere.
+pub(crate) fn converge(world: &mut World) -> usize {
+    converge_with(world, &[])
 }
 
 /// Decides and carries out until nothing is left to do. Returns how many plans did something.
-pub(crate) fn converge(world: &mut World) -> usize {
+pub(crate) fn converge_with(world: &mut World, partitions: &[PartitionView]) -> usize {
     for round in 0..50 {
         let plan = decide(world);
-        if plan.ask_kafka {
-            world.answer = healthy_answer(world);
+        if !plan.questions.is_empty() {
+            if !plan.questions.quorum.is_empty() {
+                world.answers.quorum = healthy_quorum(world);
+            }
+            if !plan.questions.partitions_of.is_empty() {
+                world.answers.partitions = Answer::Known(partitions.to_vec());
+            }
             continue;
         }
+        world.answers = Answers::default();
         if is_quiet(&plan) {
-            world.answer = KafkaAnswer::NotAsked;
             return round;
         }
         carry_out(world, plan);
         run_pods(world, true);
     }
-    panic!("it never comes to rest");
+    panic!("it never comes to rest: {:?}", decide(world));
 }
 
 /// Does a plan do nothing at all?
@@ -238,7 +283,9 @@ pub(crate) fn is_quiet(plan: &Plan) -> bool {
         && plan.objects.is_empty()
         && plan.status.is_none()
         && plan.pool_statuses.is_empty()
-        && !plan.ask_kafka
+        && plan.removals.is_empty()
+        && plan.protections.is_empty()
+        && plan.questions.is_empty()
 }
 
 /// A cluster made from the example, at rest.

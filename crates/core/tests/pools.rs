@@ -1,0 +1,361 @@
+//! Pools of a running cluster: growing, shrinking, moving nodes, deletion and conversion.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use karst_api as api;
+use karst_core::ids::NodeId;
+use karst_core::plan::{Fact, Protection};
+use karst_core::world::{Answer, Answers, PartitionView, World};
+use support::*;
+
+fn partition(topic: &str, replicas: &[i32], in_sync: &[i32], min_in_sync: usize) -> PartitionView {
+    let nodes = |ids: &[i32]| ids.iter().copied().map(NodeId).collect::<BTreeSet<_>>();
+    PartitionView {
+        topic: topic.into(),
+        index: 0,
+        replicas: nodes(replicas),
+        in_sync: nodes(in_sync),
+        min_in_sync,
+    }
+}
+
+fn ids(world: &World, pool: &str) -> Vec<i32> {
+    world.pools[pool].status.as_ref().unwrap().node_ids.clone().unwrap()
+}
+
+fn scale(world: &mut World, pool: &str, replicas: i32) {
+    edit_pool(world, pool, |pool| pool.spec.replicas = replicas);
+}
+
+fn annotate(world: &mut World, pool: &str, key: &str, value: &str) {
+    edit_pool(world, pool, |pool| {
+        pool.metadata.annotations.get_or_insert_default().insert(key.into(), value.into());
+    });
+}
+
+fn warnings(world: &World, pool: &str) -> String {
+    pool_conditions(world, pool, "Warning").into_iter().map(|(_, _, message)| message + "\n").collect()
+}
+
+#[test]
+fn a_broker_with_partitions_stays_until_they_are_gone() {
+    let mut world = converged();
+    scale(&mut world, "brokers", 2);
+    converge_with(&mut world, &[partition("orders", &[0, 2], &[0, 2], 1)]);
+    assert_eq!(ids(&world, "brokers"), [0, 1, 2]);
+    let warning = warnings(&world, "brokers");
+    assert!(warning.contains("node 2") && warning.contains("orders-0"), "{warning}");
+
+    // Nothing tells the operator that partitions moved, but it looks again.
+    converge_with(&mut world, &[]);
+    let plan = decide(&world);
+    assert!(is_quiet(&plan));
+    assert_eq!(ids(&world, "brokers"), [0, 1]);
+    assert_eq!(warnings(&world, "brokers"), "");
+}
+
+#[test]
+fn a_blocked_removal_is_looked_at_again_soon() {
+    let mut world = converged();
+    scale(&mut world, "brokers", 2);
+    world.answers.partitions = Answer::Known(vec![partition("orders", &[2], &[2], 1)]);
+    assert!(decide(&world).look_again.is_some());
+}
+
+#[test]
+fn only_the_nodes_concerned_stay() {
+    let mut world = converged();
+    scale(&mut world, "brokers", 1);
+    converge_with(&mut world, &[partition("orders", &[1], &[1], 1)]);
+    assert_eq!(ids(&world, "brokers"), [0, 1]);
+}
+
+#[test]
+fn nothing_goes_while_kafka_is_silent() {
+    let mut world = converged();
+    scale(&mut world, "brokers", 1);
+    world.answers.partitions = Answer::Silent("no route to host".into());
+    let plan = decide(&world);
+    assert_eq!((plan.objects.len(), plan.facts.len(), plan.removals.len()), (0, 0, 0));
+    assert!(plan.look_again.is_some());
+    carry_out(&mut world, plan);
+    assert!(warnings(&world, "brokers").contains("no route to host"));
+}
+
+#[test]
+fn the_check_can_be_skipped() {
+    let mut world = converged();
+    edit_kafka(&mut world, |kafka| {
+        let annotations = kafka.metadata.annotations.get_or_insert_default();
+        annotations.insert("strimzi.io/skip-broker-scaledown-check".into(), "true".into());
+    });
+    scale(&mut world, "brokers", 2);
+    converge_with(&mut world, &[partition("orders", &[2], &[2], 1)]);
+    assert_eq!(ids(&world, "brokers"), [0, 1]);
+}
+
+#[test]
+fn an_id_is_given_up_only_after_its_pod_is_gone_and_its_objects_go_last() {
+    let mut world = converged();
+    scale(&mut world, "brokers", 2);
+    world.answers.partitions = Answer::Known(Vec::new());
+    let plan = decide(&world);
+    assert_eq!(plan.facts, [], "the id stays while the pod is there");
+    carry_out(&mut world, plan);
+    assert!(!world.pod_sets["my-cluster-brokers"].pods.contains_key("my-cluster-brokers-2"));
+
+    // The pod is still on its way out.
+    world.answers = Answers::default();
+    let plan = decide(&world);
+    assert!(plan.questions.is_empty(), "what is on its way out was checked before");
+    assert_eq!((plan.facts.len(), plan.removals.len()), (0, 0));
+
+    world.pods.remove("my-cluster-brokers-2");
+    let plan = decide(&world);
+    assert!(matches!(plan.facts.as_slice(), [Fact::PoolNodes { .. }]));
+    carry_out(&mut world, plan);
+    converge(&mut world);
+    assert!(!world.config_maps.contains_key("my-cluster-brokers-2"));
+    assert!(!world.claims.contains_key("data-0-my-cluster-brokers-2"), "the example has deleteClaim: true");
+}
+
+#[test]
+fn a_claim_that_is_to_be_kept_is_kept() {
+    let yaml = include_str!("../../../deploy/examples/quickstart.yaml")
+        .replace("deleteClaim: true", "deleteClaim: false");
+    let mut world = world(&yaml);
+    converge(&mut world);
+    scale(&mut world, "brokers", 2);
+    converge(&mut world);
+    assert!(world.claims.contains_key("data-0-my-cluster-brokers-2"));
+    assert!(!world.config_maps.contains_key("my-cluster-brokers-2"));
+    // The id is free again, and its node finds its old disk.
+    scale(&mut world, "brokers", 3);
+    converge(&mut world);
+    assert_eq!(ids(&world, "brokers"), [0, 1, 2]);
+}
+
+#[test]
+fn users_steer_which_ids_come_and_go() {
+    let mut world = converged();
+    annotate(&mut world, "brokers", "strimzi.io/next-node-ids", "[1000-1010]");
+    scale(&mut world, "brokers", 5);
+    converge(&mut world);
+    assert_eq!(ids(&world, "brokers"), [0, 1, 2, 1000, 1001]);
+    annotate(&mut world, "brokers", "strimzi.io/remove-node-ids", "[0, 1000-1010]");
+    scale(&mut world, "brokers", 3);
+    converge(&mut world);
+    assert_eq!(ids(&world, "brokers"), [1, 2, 1001]);
+}
+
+#[test]
+fn a_node_moves_between_pools_in_one_apply() {
+    let mut world = two_broker_pools();
+    annotate(&mut world, "brokers", "strimzi.io/remove-node-ids", "[2]");
+    annotate(&mut world, "more", "strimzi.io/next-node-ids", "[2]");
+    scale(&mut world, "brokers", 2);
+    scale(&mut world, "more", 2);
+    for _ in 0..30 {
+        let plan = decide(&world);
+        if !plan.questions.partitions_of.is_empty() {
+            world.answers.partitions = Answer::Known(vec![partition("orders", &[0, 1, 2], &[0, 1, 2], 2)]);
+            continue;
+        }
+        world.answers = Answers::default();
+        if is_quiet(&plan) {
+            break;
+        }
+        carry_out(&mut world, plan);
+        let alive: Vec<_> =
+            world.pods.keys().chain(world.pod_sets.values().flat_map(|set| set.pods.keys())).collect();
+        let moved: BTreeSet<_> = alive.iter().filter(|pod| pod.ends_with("-2")).collect();
+        assert!(moved.len() <= 1, "the same id is alive twice: {moved:?}");
+        run_pods(&mut world, true);
+    }
+    assert_eq!((ids(&world, "brokers"), ids(&world, "more")), (vec![0, 1], vec![2, 6]));
+    assert!(world.pods.contains_key("my-cluster-more-2"));
+}
+
+#[test]
+fn a_node_that_alone_has_a_partition_does_not_move() {
+    let mut world = two_broker_pools();
+    annotate(&mut world, "more", "strimzi.io/next-node-ids", "[2]");
+    scale(&mut world, "brokers", 2);
+    scale(&mut world, "more", 2);
+    converge_with(&mut world, &[partition("orders", &[0, 2], &[2], 1)]);
+    assert_eq!((ids(&world, "brokers"), ids(&world, "more")), (vec![0, 1, 2], vec![6]));
+    assert!(warnings(&world, "brokers").contains("orders-0"));
+    assert!(warnings(&world, "more").contains("waits for node ids 2"));
+}
+
+fn two_broker_pools() -> World {
+    let yaml = format!(
+        "{}\n---\n{}",
+        include_str!("../../../deploy/examples/quickstart.yaml"),
+        "apiVersion: kafka.strimzi.io/v1
+kind: KafkaNodePool
+metadata: {name: more, labels: {strimzi.io/cluster: my-cluster}}
+spec: {replicas: 1, roles: [broker], storage: {type: ephemeral}}
+"
+    );
+    let mut world = world(&yaml);
+    converge(&mut world);
+    assert_eq!(ids(&world, "more"), [6]);
+    world
+}
+
+fn delete_pool(world: &mut World, name: &str) {
+    let now = world.now;
+    edit_pool(world, name, |pool| pool.metadata.deletion_timestamp = Some(Time(now)));
+}
+
+#[test]
+fn a_deleted_pool_goes_after_its_partitions_and_takes_everything_with_it() {
+    let mut world = two_broker_pools();
+    assert!(world.pools["more"].metadata.finalizers.is_some(), "its deletion is guarded");
+    delete_pool(&mut world, "more");
+    converge_with(&mut world, &[partition("orders", &[6], &[6], 1)]);
+    assert!(warnings(&world, "more").contains("orders-0"));
+    assert!(world.pods.contains_key("my-cluster-more-6"));
+
+    converge(&mut world);
+    assert!(!world.pools.contains_key("more"));
+    assert!(!world.pods.contains_key("my-cluster-more-6"));
+    assert!(!world.pod_sets.contains_key("my-cluster-more"));
+    assert!(!world.config_maps.contains_key("my-cluster-more-6"));
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+}
+
+#[test]
+fn a_deleted_pool_of_controllers_stays() {
+    let mut world = converged();
+    delete_pool(&mut world, "controllers");
+    converge(&mut world);
+    assert_eq!(world.pods.len(), 6);
+    assert!(warnings(&world, "controllers").contains("3, 4, 5"));
+}
+
+#[test]
+fn a_deleted_pool_without_a_cluster_is_released_at_once() {
+    let mut world = converged();
+    delete_pool(&mut world, "brokers");
+    let released = karst_core::plan::released_without_kafka(&world.pools);
+    assert_eq!(released.into_iter().collect::<Vec<_>>(), [("brokers".to_owned(), Protection::Remove)]);
+}
+
+#[test]
+fn the_last_brokers_are_not_removed() {
+    let mut world = converged();
+    scale(&mut world, "brokers", 0);
+    let before = world.pods.len();
+    converge(&mut world);
+    assert_eq!(world.pods.len(), before);
+    assert!(conditions(&world, "Ready")[0].2.contains("role broker"));
+}
+
+/// A cluster as it was before there were pools.
+fn without_pools() -> World {
+    let mut world = world(
+        "apiVersion: kafka.strimzi.io/v1beta2
+kind: Kafka
+metadata: {name: old}
+spec:
+  kafka:
+    version: 4.1.1
+    replicas: 3
+    storage: {type: persistent-claim, size: 1Gi}
+    listeners: [{name: plain, port: 9092, type: internal, tls: false}]
+    config: {default.replication.factor: 3, min.insync.replicas: 2}
+",
+    );
+    converge(&mut world);
+    world
+}
+
+fn convert(world: &mut World, name: &str, edit: impl FnOnce(&mut api::KafkaNodePool)) {
+    let mut pool: api::KafkaNodePool = serde_json::from_value(serde_json::json!({
+        "apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaNodePool",
+        "metadata": {"name": name, "namespace": NAMESPACE, "uid": "uid-pool", "generation": 1, "resourceVersion": "1",
+                     "labels": {"strimzi.io/cluster": "old"}},
+        "spec": {"replicas": 3, "roles": ["controller", "broker"], "storage": {"type": "persistent-claim", "size": "1Gi"}}
+    }))
+    .unwrap();
+    edit(&mut pool);
+    world.pools.insert(name.into(), std::sync::Arc::new(pool));
+    edit_kafka(world, |kafka| {
+        let annotations = kafka.metadata.annotations.get_or_insert_default();
+        annotations.insert("strimzi.io/node-pools".into(), "enabled".into());
+    });
+}
+
+#[test]
+fn a_cluster_is_converted_to_pools_without_touching_a_pod_or_a_claim() {
+    let mut world = without_pools();
+    let (sets, claims) = (world.pod_sets.clone(), world.claims.clone());
+    convert(&mut world, "kafka", |_| {});
+    loop {
+        let plan = decide(&world);
+        assert_eq!(plan.objects, []);
+        if is_quiet(&plan) {
+            break;
+        }
+        carry_out(&mut world, plan);
+    }
+    assert_eq!((world.pod_sets.clone(), world.claims.clone()), (sets, claims));
+    assert_eq!(ids(&world, "kafka"), [0, 1, 2]);
+    // The fields that pools replaced can go.
+    edit_kafka(&mut world, |kafka| (kafka.spec.kafka.replicas, kafka.spec.kafka.storage) = (None, None));
+    converge(&mut world);
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+}
+
+#[test]
+fn wrong_conversions_leave_running_nodes_alone() {
+    let wrong: [(&str, fn(&mut api::KafkaNodePool)); 3] = [
+        ("kafka", |pool| pool.spec.replicas = 1),
+        ("kafka", |pool| pool.spec.storage.size = Some("5Gi".into())),
+        ("other", |_| {}),
+    ];
+    for (name, edit) in wrong {
+        let mut world = without_pools();
+        let pods: Vec<_> = world.pod_sets["old-kafka"].pods.clone().into_iter().collect();
+        convert(&mut world, name, edit);
+        for _ in 0..10 {
+            let plan = decide(&world);
+            carry_out(&mut world, plan);
+            run_pods(&mut world, true);
+        }
+        assert_eq!(world.pod_sets["old-kafka"].pods.clone().into_iter().collect::<Vec<_>>(), pods, "{name}");
+        assert_eq!(world.pods.len(), 3, "{name}: controllers neither come nor go");
+    }
+}
+
+#[test]
+fn replicas_removed_before_the_pool_exists_harms_nothing() {
+    let mut world = without_pools();
+    edit_kafka(&mut world, |kafka| kafka.spec.kafka.replicas = None);
+    for _ in 0..5 {
+        let plan = decide(&world);
+        assert_eq!((plan.objects.len(), plan.removals.len()), (0, 0));
+        carry_out(&mut world, plan);
+    }
+    assert_eq!(world.pods.len(), 3);
+    assert!(conditions(&world, "Ready")[0].2.contains("KafkaNodePool"));
+}
+
+#[test]
+fn an_annotation_that_cannot_be_followed_is_said_and_the_default_rule_used() {
+    let mut world = converged();
+    annotate(&mut world, "brokers", "strimzi.io/next-node-ids", "[5,7---9]");
+    converge(&mut world);
+    assert_eq!(warnings(&world, "brokers"), "", "it matters only when the pool is scaled");
+    scale(&mut world, "brokers", 4);
+    converge(&mut world);
+    assert_eq!(ids(&world, "brokers"), [0, 1, 2, 6]);
+    let warning = warnings(&world, "brokers");
+    assert!(warning.contains("7---9") && warning.contains("strimzi.io/next-node-ids"), "{warning}");
+}
