@@ -1,6 +1,7 @@
 //! Everything a developer runs: `cargo xtask help` tells.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod bench;
 mod binaries;
 mod cache;
 mod command;
@@ -64,6 +65,8 @@ enum Task {
     Logs(inspect::LogsOptions),
     /// Run the tests: formatting, lints, unit tests, and end-to-end tests in a Kubernetes of their own
     Test(test::Options),
+    /// Measure the operator: start, memory, speed, requests
+    Bench(bench::Options),
     /// Write the custom resource definitions to deploy/crds
     Crds,
     #[command(hide = true)]
@@ -122,6 +125,7 @@ fn run(task: Task) -> Result<ExitCode> {
         }
         Task::Logs(options) => return Ok(exit_code(inspect::logs(&options)?)),
         Task::Test(options) => return test::test(&options),
+        Task::Bench(options) => bench::bench(&options)?,
         Task::Crds => write_crds()?,
         Task::Forward => instance::forward::serve()?,
     }

@@ -19,19 +19,24 @@ pub(crate) fn reference() -> String {
     format!("docker.io/karst/operator:{}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Compiles both programs for release. Cargo decides whether there is anything to do.
+/// The Cargo profile of what is shipped.
+const PROFILE: &str = "image";
+
+/// Compiles both programs as they are shipped. Cargo decides whether there is anything to do.
 pub(crate) fn compile() -> Result<PathBuf> {
     let target = target()?;
     // Flags for static linking would make Cargo build everything anew, back and forth, in the usual place.
     let directory = paths::checkout().join("target/image");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(paths::checkout()).env("RUSTFLAGS", STATIC);
-    cargo.args(["build", "--quiet", "--release", "--target", target, "--target-dir"]).arg(&directory);
+    cargo
+        .args(["build", "--quiet", "--profile", PROFILE, "--target", target, "--target-dir"])
+        .arg(&directory);
     for program in PROGRAMS {
         cargo.args(["--package", program]);
     }
     command::run(&mut cargo)?;
-    Ok(directory.join(target).join("release"))
+    Ok(directory.join(target).join(PROFILE))
 }
 
 pub(crate) fn image(programs: &Path) -> Result<Image> {

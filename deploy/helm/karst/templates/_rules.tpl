@@ -1,18 +1,21 @@
 {{/*
 What the operator may do in the namespaces it looks after: no wildcards, no Secrets, nothing it does not do today.
-Server-side apply needs "create" beside "patch". Pods are patched only to give one that lost its owner a new one, and
-deleted only when they ended, to make room for their successors. Nothing else is ever deleted.
+Server-side apply needs "create" beside "patch". Pools are patched only for the finalizer that lets their nodes leave in
+order. Pods, ConfigMaps and claims are deleted with the node they belong to, a pod set with its pool.
 */}}
 {{- define "karst.rules" -}}
 - apiGroups: ["kafka.strimzi.io"]
-  resources: ["kafkas", "kafkanodepools"]
+  resources: ["kafkas"]
   verbs: ["get", "list", "watch"]
+- apiGroups: ["kafka.strimzi.io"]
+  resources: ["kafkanodepools"]
+  verbs: ["get", "list", "watch", "patch"]
 - apiGroups: ["kafka.strimzi.io"]
   resources: ["kafkas/status", "kafkanodepools/status"]
   verbs: ["get", "patch"]
 - apiGroups: ["core.strimzi.io"]
   resources: ["strimzipodsets"]
-  verbs: ["get", "list", "watch", "create", "patch"]
+  verbs: ["get", "list", "watch", "create", "patch", "delete"]
 - apiGroups: ["core.strimzi.io"]
   resources: ["strimzipodsets/status"]
   verbs: ["patch"]
@@ -20,7 +23,10 @@ deleted only when they ended, to make room for their successors. Nothing else is
   resources: ["pods"]
   verbs: ["get", "list", "watch", "create", "patch", "delete"]
 - apiGroups: [""]
-  resources: ["configmaps", "services", "serviceaccounts", "persistentvolumeclaims"]
+  resources: ["configmaps", "persistentvolumeclaims"]
+  verbs: ["get", "list", "watch", "create", "patch", "delete"]
+- apiGroups: [""]
+  resources: ["services", "serviceaccounts"]
   verbs: ["get", "list", "watch", "create", "patch"]
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]

@@ -1,0 +1,37 @@
+//! The figures of `docs/performance.md`: the operator as it is shipped, against a real API server without a kubelet.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::binaries::Binaries;
+use crate::cache::Cache;
+use crate::images::operator;
+use crate::steps::step;
+use crate::{command, paths};
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Also measure with 1,000 clusters (takes several minutes and some gigabytes)
+    #[arg(long)]
+    large: bool,
+    /// Where to write the figures as JSON
+    #[arg(long, default_value = "target/bench.json")]
+    json: PathBuf,
+}
+
+pub(crate) fn bench(options: &Options) -> Result<()> {
+    let binaries = Binaries::build(&Cache::open()?)?;
+    let programs = step("Compiling the operator as it is shipped", operator::compile)?;
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(paths::checkout());
+    cargo.args(["run", "--quiet", "--release", "--package", "karst-bench", "--", "--kubernetes"]);
+    cargo.arg(binaries.program("kubernetes"));
+    cargo.arg("--operator").arg(programs.join("karst-operator")).arg("--json").arg(&options.json);
+    if options.large {
+        cargo.arg("--large");
+    }
+    command::run_visibly(&mut cargo)
+}
