@@ -11,6 +11,8 @@ use clap::{Parser, ValueEnum};
 use karst_core::versions;
 use karst_core::world;
 
+use crate::gates;
+
 /// Runs Apache Kafka on Kubernetes.
 #[derive(Debug, Parser)]
 #[command(name = "karst-operator", version)]
@@ -79,6 +81,10 @@ pub(crate) struct Args {
     #[arg(long, env = "STRIMZI_OPERATIONS_THREAD_POOL_SIZE", default_value_t = 10)]
     workers: usize,
 
+    /// Feature gates as Strimzi writes them: `+Name` or `-Name`, separated by commas.
+    #[arg(long, env = "STRIMZI_FEATURE_GATES", default_value = "", hide_default_value = true)]
+    feature_gates: String,
+
     /// Where health and metrics are served.
     #[arg(long, env = "KARST_HTTP_ADDRESS", default_value = "0.0.0.0:8080")]
     http_address: SocketAddr,
@@ -146,6 +152,9 @@ impl Args {
             bail!(
                 "the lease's duration must be longer than its renew deadline, and that longer than the retry period"
             );
+        }
+        for gate in gates::check(&self.feature_gates)? {
+            tracing::warn!(gate, "this feature gate has no meaning for Karst");
         }
         let lease = self.leader_election.then(|| LeaseSettings {
             name: self.lease_name,
