@@ -100,13 +100,13 @@ impl<'a> Cluster<'a> {
         .await
     }
 
-    /// Waits until the cluster is refused, or waits for something, for this reason. Returns the message.
-    pub async fn until_not_ready(&self, reason: &str) -> Result<String> {
-        let what = format!("Ready=False because of {reason}");
+    /// Waits until the cluster is refused, or waits for something, for this reason, in words that name `field`.
+    pub async fn until_not_ready(&self, reason: &str, field: &str) -> Result<()> {
+        let what = format!("Ready=False because of {reason}, with a message that names {field}");
         self.until_status(&what, ACTING, |_, status| {
             let ready = condition(status, "Ready")?;
             let matches = ready.status.as_deref() == Some("False") && ready.reason.as_deref() == Some(reason);
-            matches.then(|| ready.message.clone().unwrap_or_default())
+            (matches && ready.message.as_ref()?.contains(field)).then_some(())
         })
         .await
     }
@@ -151,7 +151,8 @@ impl<'a> Cluster<'a> {
         let kafka = self.scene.api::<Kafka>().get_status(&self.name).await?;
         let listeners = kafka.status.and_then(|status| status.listeners).unwrap_or_default();
         let address = listeners.first().and_then(|listener| listener.bootstrap_servers.clone());
-        let address = address.with_context(|| format!("Kafka {} has no listener in its status", self.name))?;
+        let address =
+            address.with_context(|| format!("Kafka {} has no listener in its status", self.name))?;
         ensure!(address.contains(".svc:"), "'{address}' is not the address of a service");
         Ok(address.replace(".svc:", ".svc.cluster.local:"))
     }

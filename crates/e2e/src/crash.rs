@@ -92,7 +92,7 @@ fn program() -> Result<PathBuf> {
     }
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let program = checkout.join("target/image").join(target).join("release/karst-operator");
+    let program = checkout.join("target/image").join(target).join("image/karst-operator");
     if !program.exists() {
         bail!("{} does not exist: `cargo xtask test` builds it", program.display());
     }

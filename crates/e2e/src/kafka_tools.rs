@@ -85,7 +85,7 @@ impl Kcat {
     async fn run(&self, arguments: &[&str], input: &str) -> Result<String> {
         let mut command = Command::new("timeout");
         command.args(["90", "kcat", "-b", &self.bootstrap]).args(arguments);
-        kubectl::text(kubectl::output(&mut command, input).await?, &format!("kcat {}", arguments.join(" ")))
+        kubectl::text(&kubectl::output(&mut command, input).await?, &format!("kcat {}", arguments.join(" ")))
     }
 
     /// Writes one record a line, each acknowledged by all replicas in sync.

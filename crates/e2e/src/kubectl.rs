@@ -15,7 +15,7 @@ pub async fn run(arguments: &[&str]) -> Result<String> {
 pub async fn feed(arguments: &[&str], input: &str) -> Result<String> {
     let mut command = Command::new("kubectl");
     command.args(arguments);
-    text(output(&mut command, input).await?, &format!("kubectl {}", arguments.join(" ")))
+    text(&output(&mut command, input).await?, &format!("kubectl {}", arguments.join(" ")))
 }
 
 /// Applies manifests to a namespace, as a user would.
@@ -37,7 +37,7 @@ pub(crate) async fn output(command: &mut Command, input: &str) -> Result<Output>
 }
 
 /// What a program printed, when it succeeded; otherwise an error with all it said.
-pub(crate) fn text(output: Output, what: &str) -> Result<String> {
+pub(crate) fn text(output: &Output, what: &str) -> Result<String> {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.success() {
         return Ok(said);

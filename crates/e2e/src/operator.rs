@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use crate::cluster::is_pod_ready;
-use crate::wait;
+use crate::{kubectl, wait};
 
 const NAMESPACE: &str = "karst-system";
 const NAME: &str = "karst-operator";
@@ -45,22 +45,16 @@ impl Operator {
         Api::namespaced(self.client.clone(), NAMESPACE)
     }
 
-    /// Runs `during` with this many replicas, and has one replica again afterwards, whatever happened.
-    pub async fn with_replicas<T>(
-        &self,
-        replicas: usize,
-        during: impl AsyncFnOnce() -> Result<T>,
-    ) -> Result<T> {
-        self.scale(replicas).await?;
-        let result = Box::pin(during()).await;
-        self.scale(1).await?;
-        result
-    }
-
-    async fn scale(&self, replicas: usize) -> Result<()> {
+    /// Changes the number of replicas. However a story ends, the next one finds a single replica.
+    pub async fn scale(&self, replicas: usize) -> Result<()> {
         let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), NAMESPACE);
         let patch = Patch::Merge(json!({ "spec": { "replicas": replicas } }));
         deployments.patch_scale(NAME, &PatchParams::default(), &patch).await?;
+        self.until_replicas(replicas).await
+    }
+
+    /// Waits until there are this many replicas, all of them ready.
+    pub async fn until_replicas(&self, replicas: usize) -> Result<()> {
         let what = format!("{replicas} replicas of the operator");
         wait::until(self.pods(), Config::default().labels(PODS), &what, STARTING, |pods| {
             (pods.len() == replicas && pods.values().all(is_pod_ready)).then_some(())
@@ -80,10 +74,50 @@ impl Operator {
         self.pods().get(&holder).await.with_context(|| format!("the leader {holder} is not a pod"))
     }
 
+    /// How many passes the leader has begun for clusters in a namespace, by its own metrics.
+    pub async fn passes(&self, namespace: &str) -> Result<u64> {
+        let leader = self.until_led(None).await?.name_any();
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{leader}:8080/proxy/metrics");
+        let metrics = kubectl::run(&["get", "--raw", &path]).await?;
+        let series = format!(r#"strimzi_reconciliations_total{{kind="Kafka",namespace="{namespace}"}} "#);
+        let value = metrics.lines().find_map(|line| line.strip_prefix(&series));
+        value.map_or(Ok(0), |value| value.parse().with_context(|| format!("not a count: {value}")))
+    }
+
     /// Kills the operator's process in a pod, without a chance to say goodbye. Its container is started anew.
     pub fn kill(pod: &Pod) -> Result<()> {
-        let process = process_of(pod)?;
-        kill(process, Signal::SIGKILL).with_context(|| format!("killing process {process}"))
+        signal(pod, Signal::SIGKILL)
+    }
+
+    /// Stops the clock for the operator's process in a pod: it neither works nor knows that time goes by.
+    pub fn freeze(pod: &Pod) -> Result<()> {
+        signal(pod, Signal::SIGSTOP)
+    }
+
+    /// Lets a frozen process go on.
+    pub fn wake(pod: &Pod) -> Result<()> {
+        signal(pod, Signal::SIGCONT)
+    }
+
+    /// Waits until the operator in a pod has ended and begun anew. Returns the exit code of the one that ended.
+    pub async fn until_restarted(&self, pod: &Pod) -> Result<i32> {
+        let name = pod.name_any();
+        let what = format!("{name} to end and begin anew");
+        wait::until_one(self.pods(), &name, &what, STARTING, |pod| {
+            let container = pod?.status.as_ref()?.container_statuses.as_ref()?.first()?;
+            let ended = container.last_state.as_ref()?.terminated.as_ref()?;
+            container.ready.then_some(ended.exit_code)
+        })
+        .await
+    }
+
+    /// Waits until the operator's process runs again, and kills it.
+    pub async fn kill_when_running(&self) -> Result<()> {
+        let which = Config::default().labels(PODS);
+        wait::until(self.pods(), which, "the operator's process to run", STARTING, |pods| {
+            pods.values().find_map(|pod| Self::kill(pod).ok())
+        })
+        .await
     }
 
     /// Kills the operator's process, and takes away its pod before the container is started anew.
@@ -92,6 +126,11 @@ impl Operator {
         self.pods().delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await?;
         Ok(())
     }
+}
+
+fn signal(pod: &Pod, signal: Signal) -> Result<()> {
+    let process = process_of(pod)?;
+    kill(process, signal).with_context(|| format!("sending {signal} to process {process}"))
 }
 
 /// The operator's process in a pod. Its control group carries the pod's UID, so no other instance's is found.

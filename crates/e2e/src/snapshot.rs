@@ -15,37 +15,25 @@ use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
 
-/// Who a cluster is. Once written, none of it may ever change.
+/// Who a cluster is, as far as it is written. Once written, none of it may ever change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// The cluster's id.
-    pub cluster_id: String,
+    pub cluster_id: Option<String>,
     /// Who founded the quorum.
-    pub initial_controllers: String,
+    pub initial_controllers: Option<String>,
     /// The nodes of each pool.
     pub node_ids: BTreeMap<String, Vec<i32>>,
 }
 
 impl Facts {
-    /// What is written so far: any of it may be missing while the cluster is being created.
-    pub async fn so_far(
-        cluster: &Cluster<'_>,
-    ) -> Result<(Option<String>, Option<String>, BTreeMap<String, Vec<i32>>)> {
+    /// What is written now.
+    pub async fn of(cluster: &Cluster<'_>) -> Result<Self> {
         let status = cluster.scene.api::<Kafka>().get(&cluster.name).await?.status.unwrap_or_default();
         let pools = cluster.scene.api::<KafkaNodePool>().list(&cluster.listed()).await?;
         let node_ids =
             pools.into_iter().filter_map(|pool| Some((pool.name_any(), pool.status?.node_ids?))).collect();
-        Ok((status.cluster_id, status.initial_controllers, node_ids))
-    }
-
-    /// All of it.
-    pub async fn of(cluster: &Cluster<'_>) -> Result<Self> {
-        let (cluster_id, initial_controllers, node_ids) = Self::so_far(cluster).await?;
-        Ok(Self {
-            cluster_id: cluster_id.context("no clusterId")?,
-            initial_controllers: initial_controllers.context("no initialControllers")?,
-            node_ids,
-        })
+        Ok(Self { cluster_id: status.cluster_id, initial_controllers: status.initial_controllers, node_ids })
     }
 }
 
@@ -66,7 +54,7 @@ pub async fn take(cluster: &Cluster<'_>) -> Result<Snapshot> {
     }
     let facts = Facts::of(cluster).await?;
     objects.insert("facts".to_owned(), json!(facts.node_ids));
-    anonymous(objects, cluster, &facts)
+    anonymous(&objects, cluster, &facts)
 }
 
 async fn add<K>(cluster: &Cluster<'_>, objects: &mut Snapshot) -> Result<()>
@@ -79,13 +67,13 @@ where
 {
     for object in cluster.scene.api::<K>().list(&cluster.listed()).await? {
         let key = format!("{} {}", K::kind(&()), object.name_any());
-        objects.insert(key, essence(serde_json::to_value(&object)?));
+        objects.insert(key, essence(&serde_json::to_value(&object)?));
     }
     Ok(())
 }
 
 /// What Karst decided, without what the API server adds.
-fn essence(object: Value) -> Value {
+fn essence(object: &Value) -> Value {
     let mut essence = json!({
         "labels": object["metadata"]["labels"],
         "annotations": object["metadata"]["annotations"],
@@ -117,18 +105,19 @@ fn forget(value: &mut Value) {
 }
 
 /// Replaces every name and id of the cluster by what it is.
-fn anonymous(objects: Snapshot, cluster: &Cluster<'_>, facts: &Facts) -> Result<Snapshot> {
-    let mut text = serde_json::to_string(&objects)?;
-    ensure!(text.contains(&facts.cluster_id), "no ConfigMap has the cluster's id");
-    for (node, controller) in facts.initial_controllers.split(',').enumerate() {
+fn anonymous(objects: &Snapshot, cluster: &Cluster<'_>, facts: &Facts) -> Result<Snapshot> {
+    let mut text = serde_json::to_string(objects)?;
+    let cluster_id = facts.cluster_id.as_deref().context("the cluster has no id")?;
+    let controllers = facts.initial_controllers.as_deref().context("nobody founded the quorum")?;
+    ensure!(text.contains(cluster_id), "no ConfigMap has the cluster's id");
+    for (node, controller) in controllers.split(',').enumerate() {
         let directory = controller.rsplit(':').next().context("an initial controller without directory")?;
         ensure!(text.contains(directory), "no ConfigMap has the directory id {directory}");
         text = text.replace(directory, &format!("<directory {node}>"));
     }
     text = text
-        .replace(&facts.cluster_id, "<cluster id>")
+        .replace(cluster_id, "<cluster id>")
         .replace(&cluster.scene.namespace, "<namespace>")
         .replace(&cluster.name, "<cluster>");
     Ok(serde_json::from_str(&text)?)
 }
-

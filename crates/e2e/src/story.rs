@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::sync::Mutex;
 
 use crate::kubectl;
+use crate::operator::Operator;
 
 /// Two cores cannot start the Kafka clusters of two stories at once in any useful time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
@@ -41,6 +42,7 @@ impl Scene {
         let client = Client::try_default().await.context("cannot reach Kubernetes (see KUBECONFIG)")?;
         let scene = Self { client, namespace: format!("{name}-{}", suffix()?), began: Instant::now() };
         scene.create_namespace(&scene.namespace).await?;
+        Operator::installed(&scene.client).scale(1).await?;
         Ok(scene)
     }
 
@@ -73,7 +75,7 @@ impl Scene {
         // Nobody reads these disks again: an orderly shutdown would only take the next story's time.
         let at_once = DeleteParams::default().grace_period(1);
         self.api::<Pod>().delete_collection(&at_once, &ListParams::default()).await?;
-        Ok(())
+        Operator::installed(&self.client).scale(1).await
     }
 }
 
@@ -84,11 +86,7 @@ fn suffix() -> Result<String> {
 }
 
 /// Tells a story: `tell` gets a scene, and `limit` to come to its end.
-pub async fn story(
-    name: &str,
-    limit: Duration,
-    tell: impl AsyncFnOnce(&Scene) -> Result<()>,
-) -> Result<()> {
+pub async fn story(name: &str, limit: Duration, tell: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
     let _turn = ONE_AT_A_TIME.lock().await;
     let scene = Scene::open(name).await?;
     let told = AssertUnwindSafe(Box::pin(tell(&scene))).catch_unwind();

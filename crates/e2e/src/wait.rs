@@ -48,11 +48,7 @@ where
         Err(_) => {
             let names: Vec<_> = objects.keys().map(String::as_str).collect();
             let trouble = trouble.map(|error| format!("; the watch said: {error}")).unwrap_or_default();
-            bail!(
-                "waited {} s in vain for {what}; there: [{}]{trouble}",
-                limit.as_secs(),
-                names.join(", ")
-            )
+            bail!("waited {} s in vain for {what}; there: [{}]{trouble}", limit.as_secs(), names.join(", "))
         }
     }
 }

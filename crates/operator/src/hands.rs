@@ -36,7 +36,7 @@ const AT_ONCE: usize = 8;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The API server refused, or could not be reached.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", brief(source))]
     Api {
         /// What was tried.
         what: String,
@@ -63,6 +63,14 @@ pub(crate) enum Failure {
     /// The world changed under the decision.
     #[error("{0}")]
     Changed(String),
+}
+
+/// What the API server says, without the debug text that the client adds.
+fn brief(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => other.to_string(),
+    }
 }
 
 impl Failure {
