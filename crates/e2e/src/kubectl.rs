@@ -1,5 +1,6 @@
 //! The `kubectl` on the path, used where a user would use it: applying files, reading tables, running tools in pods.
 
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -49,12 +50,11 @@ pub(crate) fn text(output: &Output, what: &str) -> Result<String> {
 pub async fn describe_scene(namespace: &str) -> String {
     let in_namespace = ["--namespace", namespace];
     let status = "custom-columns=KIND:.kind,NAME:.metadata.name,STATUS:.status";
-    let queries: [(&str, &[&str]); 6] = [
+    let queries: [(&str, &[&str]); 5] = [
         ("objects", &["get", "kafka,kafkanodepool,strimzipodset,pods,pvc,services,configmaps"]),
         ("statuses", &["get", "kafka,kafkanodepool", "--output", status]),
         ("events", &["get", "events", "--sort-by=.lastTimestamp"]),
         ("pods", &["describe", "pods"]),
-        ("Kafka", &["logs", "--selector=strimzi.io/kind=Kafka", "--tail=40", "--prefix", "--all-containers"]),
         ("operator", &[]),
     ];
     let mut report = format!("\n===== what is in {namespace} =====\n");
@@ -66,5 +66,31 @@ pub async fn describe_scene(namespace: &str) -> String {
         let answer = answer.unwrap_or_else(|error| format!("{error:#}"));
         report.push_str(&format!("----- {title} -----\n{answer}\n"));
     }
+    match keep_logs(namespace).await {
+        Ok(place) => {
+            report.push_str(&format!("----- all that Kafka logged is in {} -----\n", place.display()))
+        }
+        Err(error) => {
+            report.push_str(&format!("----- what Kafka logged could not be kept: {error:#} -----\n"))
+        }
+    }
     report
+}
+
+/// Saves the logs of all pods, of containers that ended too: they are gone with the namespace.
+async fn keep_logs(namespace: &str) -> Result<PathBuf> {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/e2e-logs").join(namespace);
+    std::fs::create_dir_all(&place)?;
+    let pods = run(&["get", "pods", "--namespace", namespace, "--output", "name"]).await?;
+    for pod in pods.lines() {
+        for (file, which) in [("log", "--previous=false"), ("previous.log", "--previous=true")] {
+            // Most pods have no previous container.
+            let Ok(log) = run(&["logs", "--namespace", namespace, pod, "--container=kafka", which]).await
+            else {
+                continue;
+            };
+            std::fs::write(place.join(format!("{}.{file}", pod.trim_start_matches("pod/"))), log)?;
+        }
+    }
+    Ok(place)
 }

@@ -1,0 +1,11 @@
+//! Stories of real clusters: run them with `cargo xtask test`.
+
+mod architectures;
+mod crashes;
+mod deletion;
+mod idle_pass;
+mod leadership;
+mod order;
+mod other_operator;
+mod quickstart;
+mod refusals;
