@@ -131,7 +131,7 @@ fn in_fresh_instance(instance: &Instance, options: &Options) -> Result<()> {
 
 fn run_inside(instance: &Instance, running: &Running, options: &Options) -> Result<()> {
     let mut command = local::guest(instance, &running.binaries, paths::checkout(), env!("CARGO"))?;
-    command.args(["test", "--offline", "--package", END_TO_END, "--", "--test-threads=1"]);
+    command.args(["test", "--offline", "--package", END_TO_END, "--", "--test-threads=1", "--nocapture"]);
     command.args(&options.filters).env("KARST_E2E", "1");
     command::run_visibly(&mut command).context("end-to-end tests failed")
 }

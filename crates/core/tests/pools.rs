@@ -315,7 +315,8 @@ fn a_cluster_is_converted_to_pools_without_touching_a_pod_or_a_claim() {
 
 #[test]
 fn wrong_conversions_leave_running_nodes_alone() {
-    let wrong: [(&str, fn(&mut api::KafkaNodePool)); 3] = [
+    type Edit = fn(&mut api::KafkaNodePool);
+    let wrong: [(&str, Edit); 3] = [
         ("kafka", |pool| pool.spec.replicas = 1),
         ("kafka", |pool| pool.spec.storage.size = Some("5Gi".into())),
         ("other", |_| {}),

@@ -66,14 +66,10 @@ pub async fn describe_scene(namespace: &str) -> String {
         let answer = answer.unwrap_or_else(|error| format!("{error:#}"));
         report.push_str(&format!("----- {title} -----\n{answer}\n"));
     }
-    match keep_logs(namespace).await {
-        Ok(place) => {
-            report.push_str(&format!("----- all that Kafka logged is in {} -----\n", place.display()))
-        }
-        Err(error) => {
-            report.push_str(&format!("----- what Kafka logged could not be kept: {error:#} -----\n"))
-        }
-    }
+    report.push_str(&match keep_logs(namespace).await {
+        Ok(place) => format!("----- all that Kafka logged is in {} -----\n", place.display()),
+        Err(error) => format!("----- what Kafka logged could not be kept: {error:#} -----\n"),
+    });
     report
 }
 

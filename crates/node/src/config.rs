@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use karst_kafka::{DirectoryId, NodeId};
+use karst_kafka::{DirectoryId, Endpoint, NodeId};
 use thiserror::Error;
 
 use crate::listeners::{self, Listener, ListenerError};
@@ -43,6 +43,8 @@ pub struct NodeConfig {
     pub log_dirs: LogDirs,
     /// The listener on which the node is asked whether it is ready: replication for a broker, control plane otherwise.
     pub own_listener: Listener,
+    /// Where the quorum is found.
+    pub controllers: Vec<Endpoint>,
     /// How far behind the leader a controller may be and still count as caught up.
     pub fetch_timeout: Duration,
     /// Arguments for the JVM, one each, in the order written.
@@ -263,6 +265,7 @@ impl NodeConfig {
             storage_format: parse_storage_format(files)?,
             log_dirs: LogDirs::from_properties(&server)?,
             own_listener: listeners::own_listener(&server, role)?,
+            controllers: parse_controllers(&server),
             fetch_timeout: parse_fetch_timeout(&server)?,
             jvm_options: parse_jvm_options(files.text(file::JVM_OPTIONS)?),
             logging: Logging { log4j2: files.has(file::LOG4J2), log4j: files.has(file::LOG4J) },
@@ -290,6 +293,12 @@ fn parse_role(server: &Properties) -> Result<Role, ConfigError> {
 fn required_number(server: &Properties, key: &'static str) -> Result<i32, ConfigError> {
     let value = server.get_non_empty(key).ok_or(ConfigError::MissingKey(key))?;
     value.parse().map_err(|_| ConfigError::BadValue { key, value: value.to_owned(), expected: "a number" })
+}
+
+/// Whether the addresses are good is for Kafka to judge.
+fn parse_controllers(server: &Properties) -> Vec<Endpoint> {
+    let servers = server.get("controller.quorum.bootstrap.servers").unwrap_or_default();
+    servers.split(',').filter_map(|server| server.trim().parse().ok()).collect()
 }
 
 fn parse_fetch_timeout(server: &Properties) -> Result<Duration, ConfigError> {

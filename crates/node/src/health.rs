@@ -28,6 +28,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub enum Phase {
     Starting,
     Formatting,
+    AwaitingQuorum,
     Running(Arc<ReadinessProbe>),
     ShuttingDown,
 }
@@ -37,6 +38,7 @@ impl Phase {
         match self {
             Self::Starting => "starting",
             Self::Formatting => "formatting",
+            Self::AwaitingQuorum => "waiting for the quorum to have a leader",
             Self::Running(_) => "running",
             Self::ShuttingDown => "shutting down",
         }

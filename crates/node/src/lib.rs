@@ -10,6 +10,7 @@
 mod cached;
 pub mod config;
 pub mod format;
+mod founding;
 pub mod health;
 pub mod install;
 pub mod jvm;

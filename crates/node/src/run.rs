@@ -14,6 +14,7 @@ use tracing::{info, warn};
 
 use crate::config::{ConfigError, ConfigFiles, NodeConfig};
 use crate::format::{Decision, Formatting, QuorumOption, Refusal, decide, has_directory_id};
+use crate::founding;
 use crate::health::{self, Phase};
 use crate::jvm::{self, Paths};
 use crate::ready::ReadinessProbe;
@@ -131,7 +132,24 @@ impl Node<'_> {
         if ending != Ending::Exited(0) {
             return Err(RunError::FormatFailed(ending));
         }
-        self.verify_formatted(&formatting.quorum).map(|()| Prepared::Ready)
+        self.verify_formatted(&formatting.quorum)?;
+        Ok(self.await_quorum(supervisor, &formatting.quorum).await)
+    }
+
+    /// A node that did not form the quorum itself lets it settle before it meets it for the first time.
+    async fn await_quorum(&self, supervisor: &mut Supervisor, quorum: &QuorumOption) -> Prepared {
+        let security = self.config.own_listener.protocol.security();
+        let (QuorumOption::NoInitialControllers(_), Some(security)) = (quorum, security) else {
+            return Prepared::Ready;
+        };
+        self.phase.send_replace(Phase::AwaitingQuorum);
+        tokio::select! {
+            () = founding::wait_for_leader(&self.config.controllers, security) => Prepared::Ready,
+            ending = supervisor.stop_asked() => {
+                self.phase.send_replace(Phase::ShuttingDown);
+                Prepared::Stopped(ending)
+            }
+        }
     }
 
     /// The tool skips what it cannot read and reports success all the same; Kafka would start with fewer disks.

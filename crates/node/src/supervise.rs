@@ -79,6 +79,17 @@ impl Supervisor {
         })
     }
 
+    /// Waits until a signal asks to stop, while no program runs.
+    pub async fn stop_asked(&mut self) -> Ending {
+        let signal = tokio::select! {
+            _ = self.terminate.recv() => Signal::SIGTERM,
+            _ = self.interrupt.recv() => Signal::SIGINT,
+            _ = self.hang_up.recv() => Signal::SIGHUP,
+        };
+        info!("{signal} received");
+        Ending::Killed(signal)
+    }
+
     /// Runs a program to its end. `on_stop` is called when a signal asks it to stop, before that signal is passed on.
     ///
     /// # Errors

@@ -216,3 +216,19 @@ fn only_the_two_questions_are_answered() {
     node.release("stop");
     assert_eq!(launched.exit_code(), 143);
 }
+
+#[test]
+fn a_new_node_does_not_start_kafka_before_the_quorum_has_a_leader() {
+    let node = TestNode::new("format_storage");
+    node.write("config/storage.format", "join");
+    // Nobody listens there.
+    let server = node.read("config/server.config") + "controller.quorum.bootstrap.servers=127.0.0.1:1\n";
+    node.write("config/server.config", &server);
+    let mut launched = node.launch();
+    let waits = (503, "waiting for the quorum to have a leader".to_owned());
+    eventually("the launcher waits", || launched.get("/ready") == waits);
+    assert_eq!(launched.get("/live").0, 200);
+    launched.signal(Signal::SIGTERM);
+    assert_eq!(launched.exit_code(), 143);
+    assert_eq!(node.java_calls().len(), 1, "only the storage tool was called: {:?}", node.java_calls());
+}

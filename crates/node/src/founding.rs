@@ -1,0 +1,82 @@
+//! Waiting for the quorum before a new node starts.
+//!
+//! A node without metadata that starts while the quorum is being formed can meet two leaders within a second. Kafka 4.1
+//! then cuts its metadata log back to nothing and does not read the voters and `kraft.version` again: the node dies a
+//! minute later, or lives on and tells wrong things. So a node that was formatted just now starts when one leader has
+//! held its office for a while. Where the quorum exists already that costs this while, once in the node's life.
+
+use std::time::Duration;
+
+use karst_kafka::{Admin, Bootstrap, ClientConfig, Endpoint, NodeId, Security};
+use tokio::time::{Instant, sleep};
+use tracing::{info, warn};
+
+/// For so long the same leader must be seen.
+const SETTLED: Duration = Duration::from_millis(1500);
+/// How often to ask.
+const PERIOD: Duration = Duration::from_millis(250);
+/// After so long Kafka is started all the same: it can say more about what is wrong than the launcher.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Returns when the quorum has a leader that lasts, or when it is time to go on without.
+pub(crate) async fn wait_for_leader(controllers: &[Endpoint], security: Security) {
+    if controllers.is_empty() {
+        return;
+    }
+    let config = ClientConfig {
+        client_id: "karst-node".to_owned(),
+        connect_timeout: Duration::from_millis(700),
+        request_timeout: Duration::from_millis(1500),
+        security,
+    };
+    let admin = Admin::new(Bootstrap::Controllers(controllers.to_vec()), config);
+    let began = Instant::now();
+    let mut office = Office::default();
+    while began.elapsed() < PATIENCE {
+        let answer = admin.describe_quorum().await;
+        let leader = answer.ok().filter(|quorum| quorum.high_watermark >= 0);
+        let leader = leader.map(|quorum| (quorum.leader, quorum.leader_epoch));
+        if office.is_settled(leader, Instant::now()) {
+            info!("the quorum has a leader, after {} ms", began.elapsed().as_millis());
+            return;
+        }
+        sleep(PERIOD).await;
+    }
+    warn!("the quorum has had no lasting leader for {} s; starting Kafka all the same", PATIENCE.as_secs());
+}
+
+/// Who leads, and since when that has been seen.
+#[derive(Debug, Default)]
+struct Office {
+    held: Option<((NodeId, i32), Instant)>,
+}
+
+impl Office {
+    fn is_settled(&mut self, leader: Option<(NodeId, i32)>, now: Instant) -> bool {
+        let since = match (self.held, leader) {
+            (Some((before, since)), Some(leader)) if before == leader => since,
+            _ => now,
+        };
+        self.held = leader.map(|leader| (leader, since));
+        leader.is_some() && now.duration_since(since) >= SETTLED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_counts_when_it_has_lasted_and_a_new_term_begins_anew() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut office = Office::default();
+        let (first, second) = (Some((NodeId(3), 1)), Some((NodeId(4), 2)));
+        assert!(!office.is_settled(first, at(0)));
+        assert!(!office.is_settled(first, at(1400)));
+        assert!(!office.is_settled(second, at(1500)), "another leader");
+        assert!(!office.is_settled(None, at(2900)), "no answer");
+        assert!(!office.is_settled(second, at(3000)), "what was not seen does not count");
+        assert!(office.is_settled(second, at(4500)));
+    }
+}
