@@ -215,19 +215,7 @@ fn changed_settings_are_written_and_the_pods_that_lack_them_are_named() {
 
 #[test]
 fn a_cluster_without_pools_gets_a_virtual_one() {
-    let mut world = world(
-        "apiVersion: kafka.strimzi.io/v1beta2
-kind: Kafka
-metadata: {name: old}
-spec:
-  kafka:
-    version: 4.1.1
-    replicas: 3
-    storage: {type: persistent-claim, size: 1Gi}
-    listeners: [{name: plain, port: 9092, type: internal, tls: false}]
-    config: {default.replication.factor: 3, min.insync.replicas: 2}
-",
-    );
+    let mut world = without_pools();
     converge(&mut world);
     assert_eq!(conditions(&world, "Ready")[0].0, "True");
     let pods: Vec<_> = world.pods.keys().cloned().collect();

@@ -257,21 +257,9 @@ fn the_last_brokers_are_not_removed() {
     assert!(conditions(&world, "Ready")[0].2.contains("role broker"));
 }
 
-/// A cluster as it was before there were pools.
-fn without_pools() -> World {
-    let mut world = world(
-        "apiVersion: kafka.strimzi.io/v1beta2
-kind: Kafka
-metadata: {name: old}
-spec:
-  kafka:
-    version: 4.1.1
-    replicas: 3
-    storage: {type: persistent-claim, size: 1Gi}
-    listeners: [{name: plain, port: 9092, type: internal, tls: false}]
-    config: {default.replication.factor: 3, min.insync.replicas: 2}
-",
-    );
+/// A cluster as it was before there were pools, at rest.
+fn old_cluster() -> World {
+    let mut world = without_pools();
     converge(&mut world);
     world
 }
@@ -294,7 +282,7 @@ fn convert(world: &mut World, name: &str, edit: impl FnOnce(&mut api::KafkaNodeP
 
 #[test]
 fn a_cluster_is_converted_to_pools_without_touching_a_pod_or_a_claim() {
-    let mut world = without_pools();
+    let mut world = old_cluster();
     let (sets, claims) = (world.pod_sets.clone(), world.claims.clone());
     convert(&mut world, "kafka", |_| {});
     loop {
@@ -322,7 +310,7 @@ fn wrong_conversions_leave_running_nodes_alone() {
         ("other", |_| {}),
     ];
     for (name, edit) in wrong {
-        let mut world = without_pools();
+        let mut world = old_cluster();
         let pods: Vec<_> = world.pod_sets["old-kafka"].pods.clone().into_iter().collect();
         convert(&mut world, name, edit);
         for _ in 0..10 {
@@ -337,7 +325,7 @@ fn wrong_conversions_leave_running_nodes_alone() {
 
 #[test]
 fn replicas_removed_before_the_pool_exists_harms_nothing() {
-    let mut world = without_pools();
+    let mut world = old_cluster();
     edit_kafka(&mut world, |kafka| kafka.spec.kafka.replicas = None);
     for _ in 0..5 {
         let plan = decide(&world);

@@ -56,6 +56,21 @@ impl<'a> ConsoleTools<'a> {
         line.map(str::to_owned).with_context(|| format!("no {name} in:\n{features}"))
     }
 
+    /// Creates a topic of one partition, with its replicas on these brokers.
+    pub async fn create_topic_on(&self, topic: &str, brokers: &str) -> Result<()> {
+        let arguments = ["--create", "--topic", topic, "--replica-assignment", brokers];
+        self.run("kafka-topics", &arguments, "").await.map(drop)
+    }
+
+    /// Moves the only partition of a topic to these brokers, and does not wait for the end.
+    pub async fn reassign(&self, topic: &str, brokers: &[i32]) -> Result<()> {
+        let plan = serde_json::json!({ "version": 1, "partitions": [
+            { "topic": topic, "partition": 0, "replicas": brokers },
+        ]});
+        let arguments = ["--reassignment-json-file", "/dev/stdin", "--execute"];
+        self.run("kafka-reassign-partitions", &arguments, &plan.to_string()).await.map(drop)
+    }
+
     /// Writes one record a line.
     pub async fn produce(&self, topic: &str, records: &[&str]) -> Result<()> {
         let input: String = records.iter().map(|record| format!("{record}\n")).collect();

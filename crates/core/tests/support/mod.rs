@@ -69,6 +69,23 @@ pub(crate) fn quickstart() -> World {
     world(include_str!("../../../../deploy/examples/quickstart.yaml"))
 }
 
+/// A cluster as it was before there were pools, in which nothing was done yet.
+pub(crate) fn without_pools() -> World {
+    world(
+        "apiVersion: kafka.strimzi.io/v1beta2
+kind: Kafka
+metadata: {name: old}
+spec:
+  kafka:
+    version: 4.1.1
+    replicas: 3
+    storage: {type: persistent-claim, size: 1Gi}
+    listeners: [{name: plain, port: 9092, type: internal, tls: false}]
+    config: {default.replication.factor: 3, min.insync.replicas: 2}
+",
+    )
+}
+
 fn fill(meta: &mut ObjectMeta, uid: &str) {
     meta.namespace = Some(NAMESPACE.into());
     meta.uid = Some(format!("uid-{uid}"));

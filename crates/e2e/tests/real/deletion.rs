@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service, ServiceAccount};
-use karst_api::{Kafka, StrimziPodSet};
-use karst_e2e::cluster::Cluster;
+use karst_api::{Kafka, KafkaNodePool, KafkaStatus, StrimziPodSet};
+use karst_e2e::cluster::{ACTING, Cluster};
 use karst_e2e::manifests::{claims, kafka, paper_pool, typed_kafka};
 use karst_e2e::story::story;
 use karst_e2e::wait;
@@ -20,32 +20,59 @@ use serde::de::DeserializeOwned;
 const COLLECTING: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn deleting_a_cluster_removes_all_but_the_claims_to_keep_and_it_is_not_formed_again_on_them()
+async fn a_deleted_cluster_keeps_its_claims_and_comes_back_over_them_while_its_pools_remember_it()
 -> Result<()> {
-    story("deletion", Duration::from_secs(180), async |scene| {
+    story("deletion", Duration::from_secs(240), async |scene| {
         let mut kept = paper_pool("mine", "kept", &["controller"], 1);
         kept["spec"]["storage"] = claims(false);
         let mut lost = paper_pool("mine", "lost", &["broker"], 1);
         lost["spec"]["storage"] = claims(true);
-        let cluster = Cluster::create(scene, &kafka("mine"), &[kept, lost]).await?;
+        let pools = [kept, lost];
+        let cluster = Cluster::create(scene, &kafka("mine"), &pools).await?;
         cluster.until_pods(2).await?;
+        let cluster_id = cluster_id(&cluster).await?;
 
         scene.step("deleting the Kafka resource");
-        scene.api::<Kafka>().delete("mine", &DeleteParams::default()).await?;
-        until_only::<Pod>(&cluster, &[]).await?;
-        until_only::<StrimziPodSet>(&cluster, &[]).await?;
-        until_only::<ConfigMap>(&cluster, &[]).await?;
-        until_only::<Service>(&cluster, &[]).await?;
-        until_only::<ServiceAccount>(&cluster, &[]).await?;
-        until_only::<PersistentVolumeClaim>(&cluster, &["data-mine-kept-0"]).await?;
+        delete_all_but_the_kept_claim(&cluster).await?;
 
         scene.step("creating it again over the claim that was kept");
         cluster.create_kafka(&typed_kafka(&kafka("mine"))?).await?;
+        cluster.until_pods(2).await?;
+        ensure!(self::cluster_id(&cluster).await? == cluster_id, "it became another cluster");
+        let map = scene.api::<ConfigMap>().get("mine-kept-0").await?;
+        let format = map.data.and_then(|data| data.get("storage.format").cloned());
+        ensure!(format.as_deref() == Some("join"), "its controller would found another quorum: {format:?}");
+
+        scene.step("deleting it with its pools");
+        delete_all_but_the_kept_claim(&cluster).await?;
+        for pool in ["kept", "lost"] {
+            scene.api::<KafkaNodePool>().delete(pool, &DeleteParams::default()).await?;
+        }
+        until_only::<KafkaNodePool>(&cluster, &[]).await?;
+
+        scene.step("creating it again when nobody remembers whose disk it is");
+        cluster.create_kafka(&typed_kafka(&kafka("mine"))?).await?;
+        cluster.create_pools(&pools).await?;
         cluster.until_not_ready("IdentityUnknown", "data-mine-kept-0").await?;
         ensure!(cluster.pod_uids().await?.is_empty(), "pods were made on a disk of unknown origin");
         Ok(())
     })
     .await
+}
+
+async fn cluster_id(cluster: &Cluster<'_>) -> Result<String> {
+    let found = |_: &Kafka, status: &KafkaStatus| status.cluster_id.clone();
+    cluster.until_status("a cluster id", ACTING, found).await
+}
+
+async fn delete_all_but_the_kept_claim(cluster: &Cluster<'_>) -> Result<()> {
+    cluster.scene.api::<Kafka>().delete("mine", &DeleteParams::default()).await?;
+    until_only::<Pod>(cluster, &[]).await?;
+    until_only::<StrimziPodSet>(cluster, &[]).await?;
+    until_only::<ConfigMap>(cluster, &[]).await?;
+    until_only::<Service>(cluster, &[]).await?;
+    until_only::<ServiceAccount>(cluster, &[]).await?;
+    until_only::<PersistentVolumeClaim>(cluster, &["data-mine-kept-0"]).await
 }
 
 async fn until_only<K>(cluster: &Cluster<'_>, names: &[&str]) -> Result<()>

@@ -7,5 +7,6 @@ mod idle_pass;
 mod leadership;
 mod order;
 mod other_operator;
+mod pools;
 mod quickstart;
 mod refusals;
