@@ -30,6 +30,7 @@ pub mod quorum;
 mod removals;
 pub mod resolve;
 pub mod status;
+mod steps;
 pub mod storage;
 pub mod template;
 pub mod versions;

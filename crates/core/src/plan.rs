@@ -2,7 +2,7 @@
 //!
 //! Nothing here waits, reads a clock or talks to anybody. The order of a pass can be read here and nowhere else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Node, Pool};
 use crate::identity::{self, Identity};
-use crate::ids::NodeId;
 use crate::names::{CLUSTER_LABEL, ClusterKey, PAUSE_ANNOTATION, is_true};
 use crate::notice::Notice;
-use crate::objects::{Object, Render};
+use crate::objects::Render;
 use crate::problem::Problem;
 use crate::quorum::StorageFormat;
 use crate::status::{self, Progress};
+pub use crate::steps::{Fact, Plan, Protection, Questions, Removal};
 use crate::world::World;
 use crate::{config, ignored, pods, removals, resolve};
 
@@ -32,117 +32,6 @@ const LOOK_AT_PARTITIONS_AGAIN: Duration = Duration::from_secs(5);
 pub const KAFKA_FACTS: &[&str] = &["clusterId", "initialControllers"];
 /// Fields of a pool's status that are never written with the rest of it.
 pub const POOL_FACTS: &[&str] = &["nodeIds", "clusterId", "roles"];
-
-/// Something that must be durable before anything is built on it.
-///
-/// It is written under the precondition that the resource has not changed since it was read.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Fact {
-    /// Which nodes a pool has, and what they do.
-    PoolNodes {
-        /// The pool.
-        pool: String,
-        /// The new part of its status.
-        status: Value,
-    },
-    /// Who the cluster is.
-    Identity {
-        /// The new part of the status.
-        status: Value,
-        /// Is the cluster formed by this? Then nothing of an earlier one may be left.
-        forms: bool,
-    },
-    /// Which cluster a pool belongs to.
-    PoolCluster {
-        /// The pool.
-        pool: String,
-        /// The new part of its status.
-        status: Value,
-    },
-}
-
-/// An object that is no longer wanted. It is deleted only if it is still the one that was seen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Removal {
-    /// The settings of a node that is gone.
-    ConfigMap {
-        /// Its name.
-        name: String,
-        /// Which one.
-        uid: String,
-    },
-    /// A disk of a node that is gone, which the user does not want to keep.
-    Claim {
-        /// Its name.
-        name: String,
-        /// Which one.
-        uid: String,
-    },
-    /// The pod set of a pool that is gone.
-    PodSet {
-        /// Its name.
-        name: String,
-        /// Which one.
-        uid: String,
-    },
-}
-
-/// Whether a pool's deletion waits for its nodes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protection {
-    /// It is to wait from now on.
-    Add,
-    /// Nothing is left to wait for.
-    Remove,
-}
-
-/// What to do now, and what to say about it.
-#[derive(Debug, Default)]
-pub struct Plan {
-    /// What must be durable first. When there is any, nothing that depends on it is in this plan: after it is
-    /// written, plan again.
-    pub facts: Vec<Fact>,
-    /// Objects to write, those that others need first.
-    pub objects: Vec<Object>,
-    /// Objects to delete.
-    pub removals: Vec<Removal>,
-    /// Pools whose deletion is to wait from now on, or no longer.
-    pub protections: BTreeMap<String, Protection>,
-    /// What to ask Kafka, because its answer changes this plan.
-    pub questions: Questions,
-    /// A merge patch of the cluster's status.
-    pub status: Option<Value>,
-    /// Merge patches of the pools' statuses.
-    pub pool_statuses: BTreeMap<String, Value>,
-    /// Why the cluster is not carried out.
-    pub problems: Vec<Problem>,
-    /// What is done otherwise than asked.
-    pub notices: Vec<Notice>,
-    /// How far the cluster is.
-    pub progress: Option<Progress>,
-    /// When to look again, if nothing happens before.
-    pub look_again: Option<Duration>,
-}
-
-/// What to ask Kafka, and where.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Questions {
-    /// Ask the controllers at these hosts about the quorum.
-    pub quorum: Vec<String>,
-    /// Ask for the partitions on these nodes.
-    pub partitions_of: BTreeSet<NodeId>,
-    /// For partitions on these, ask also how many complete copies a write needs.
-    pub moved: BTreeSet<NodeId>,
-    /// Where brokers can be asked.
-    pub brokers: Vec<String>,
-}
-
-impl Questions {
-    /// Is there nothing to ask?
-    pub fn is_empty(&self) -> bool {
-        self.quorum.is_empty() && self.partitions_of.is_empty()
-    }
-}
 
 /// Decides one pass.
 pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {

@@ -5,7 +5,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -20,6 +19,7 @@ use kube::core::Request;
 use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
 
+use crate::failure::{DEADLINE, Failure};
 use crate::index::{Index, Indexed};
 use crate::lease::Leadership;
 use crate::queue::Queue;
@@ -27,75 +27,8 @@ use crate::views::{AccountWire, ClaimWire, ConfigMapWire, PodWire, ServiceWire};
 
 /// The name under which Karst owns fields.
 const MANAGER: &str = "karst";
-/// How long a single call may take.
-const DEADLINE: Duration = Duration::from_secs(10);
 /// How many calls of one pass run at once.
 const AT_ONCE: usize = 8;
-
-/// Why something could not be done.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
-    /// The API server refused, or could not be reached.
-    #[error("{what}: {}", brief(source))]
-    Api {
-        /// What was tried.
-        what: String,
-        /// What came back.
-        source: Box<kube::Error>,
-    },
-    /// No answer in time.
-    #[error("{what}: no answer from the API server within {} s", DEADLINE.as_secs())]
-    Deadline {
-        /// What was tried.
-        what: String,
-    },
-    /// What was decided cannot be written as JSON.
-    #[error("could not render {what}: {source}")]
-    Render {
-        /// What it was.
-        what: String,
-        /// Why.
-        source: serde_json::Error,
-    },
-    /// Another replica leads.
-    #[error("this replica does not lead any more")]
-    NotLeader,
-    /// The world changed under the decision.
-    #[error("{0}")]
-    Changed(String),
-}
-
-/// What the API server says, without the debug text that the client adds.
-fn brief(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-        other => other.to_string(),
-    }
-}
-
-impl Failure {
-    /// Is the object gone?
-    pub(crate) fn is_missing(&self) -> bool {
-        matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 404))
-    }
-
-    /// Is the namespace being deleted? Then nothing can be made in it any more, and nothing needs to be.
-    pub(crate) fn is_namespace_going(&self) -> bool {
-        let Self::Api { source, .. } = self else { return false };
-        let kube::Error::Api(status) = &**source else { return false };
-        let causes = status.details.iter().flat_map(|details| &details.causes);
-        causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
-    }
-
-    /// Did the object change since it was read? Then the next look decides anew, and nothing is wrong.
-    pub(crate) fn is_conflict(&self) -> bool {
-        match self {
-            Self::Api { source, .. } => matches!(&**source, kube::Error::Api(status) if status.code == 409),
-            Self::Changed(_) => true,
-            _ => false,
-        }
-    }
-}
 
 /// The hands.
 #[derive(Clone)]

@@ -2,6 +2,7 @@
 
 mod ask;
 mod events;
+mod failure;
 mod gates;
 mod hands;
 mod http;

@@ -19,7 +19,8 @@ use serde_json::Value;
 
 use crate::ask;
 use crate::events::Events;
-use crate::hands::{Failure, Hands};
+use crate::failure::Failure;
+use crate::hands::Hands;
 use crate::index::Snapshot;
 use crate::queue::Outcome;
 use crate::views::same_report;
