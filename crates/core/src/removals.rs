@@ -27,8 +27,10 @@ pub(crate) fn of(world: &World, cluster: &Cluster, refused: &BTreeMap<String, Ve
         .filter(|map| is_left(&map.meta))
         .map(|map| Removal::ConfigMap { name: map.meta.name.clone(), uid: map.meta.uid.clone() });
     let claims = world.claims.values().filter(|claim| is_left(&claim.meta) && is_disposable(&claim.meta));
-    let claims =
-        claims.map(|claim| Removal::Claim { name: claim.meta.name.clone(), uid: claim.meta.uid.clone() });
+    let claims = claims.filter_map(|claim| {
+        let (name, uid) = (claim.meta.name.clone(), claim.meta.uid.clone());
+        Some(Removal::Claim { name, uid, pod: claim.meta.labels.get(POD_NAME_LABEL)?.clone() })
+    });
     let empty = cluster.pools.iter().filter(|pool| pool.ids.is_empty());
     let sets = empty.filter_map(|pool| world.pod_sets.get(&world.key.pod_set(&pool.name)));
     let sets = sets

@@ -57,6 +57,8 @@ pub enum Removal {
         name: String,
         /// Which one.
         uid: String,
+        /// The pod that used it, and must not be there.
+        pod: String,
     },
     /// The pod set of a pool that is gone.
     PodSet {

@@ -221,8 +221,8 @@ impl Hands {
         match removal {
             Removal::ConfigMap { name, uid } => self.delete::<ConfigMapWire>(&key.namespace, name, uid).await,
             Removal::PodSet { name, uid } => self.delete::<StrimziPodSet>(&key.namespace, name, uid).await,
-            Removal::Claim { name, uid } => {
-                self.has_no_pod(key, name).await?;
+            Removal::Claim { name, uid, pod } => {
+                self.has_no_pod(key, pod, name).await?;
                 self.delete::<ClaimWire>(&key.namespace, name, uid).await
             }
         }
@@ -242,9 +242,8 @@ impl Hands {
     }
 
     /// A disk goes only after the pod that used it: the cache may lag behind, so ask.
-    async fn has_no_pod(&self, key: &ClusterKey, claim: &str) -> Result<(), Failure> {
+    async fn has_no_pod(&self, key: &ClusterKey, pod: &str, claim: &str) -> Result<(), Failure> {
         let api: Api<PartialObjectMeta<PodWire>> = Api::namespaced(self.client.clone(), &key.namespace);
-        let pod = claim.find(&key.name).map_or(claim, |at| &claim[at..]);
         match self.call("could not look for a pod", api.get_opt(pod)).await? {
             None => Ok(()),
             Some(_) => Err(Failure::Changed(format!("pod {pod} is there again; its claim {claim} stays"))),
