@@ -23,7 +23,6 @@ use crate::failure::Failure;
 use crate::hands::Hands;
 use crate::index::Snapshot;
 use crate::queue::Outcome;
-use crate::views::same_report;
 
 /// How often one pass decides anew after it made something durable. Three rounds make a cluster; more means that
 /// somebody else writes at the same time.
@@ -263,7 +262,7 @@ impl Passes {
         let mut failures: Vec<_> =
             futures::future::join_all(actions).await.into_iter().filter_map(Result::err).collect();
         // What was just created reports itself: the status is written when there is nothing else to do.
-        if plan.actions.is_empty() && !same_report(set.status.as_ref(), &plan.status) {
+        if plan.actions.is_empty() && set.status.as_ref() != Some(&plan.status) {
             failures.extend(self.hands.write_report(&cluster.namespace, &set, &plan.status).await.err());
         }
         if failures.is_empty() { Outcome::Done { look_again: None } } else { self.failed(cluster, &failures) }

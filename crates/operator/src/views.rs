@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{
     ConfigMap, ContainerState, PersistentVolumeClaim, Pod, Service, ServiceAccount, ServiceSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use karst_api::{Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
+use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::digest::Digest;
 use karst_core::names::REVISION_ANNOTATION;
 use karst_core::objects::{config_digest, service_digest};
@@ -130,11 +130,6 @@ impl Watched for StrimziPodSet {
         let pods = self.spec.pods.iter().filter_map(wanted_pod).collect();
         PodSetView { meta: meta(self.metadata), generation, pods, digest, status: self.status }
     }
-}
-
-/// What the pod set reports, without the conditions that are not used.
-pub(crate) fn same_report(old: Option<&StrimziPodSetStatus>, new: &StrimziPodSetStatus) -> bool {
-    old.is_some_and(|old| old == new)
 }
 
 fn wanted_pod(pod: &serde_json::Value) -> Option<(String, WantedPod)> {

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::StreamExt;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::names::KIND_LABEL;
-use kube::core::DeserializeGuard;
+use kube::core::{DeserializeGuard, NamespaceResourceScope};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -94,7 +94,10 @@ struct Watches<'a> {
 }
 
 impl Watches<'_> {
-    fn api<K: Indexed>(&self, namespace: Option<&str>) -> Api<K> {
+    fn api<K>(&self, namespace: Option<&str>) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
         match namespace {
             Some(namespace) => Api::namespaced(self.client.clone(), namespace),
             None => Api::all(self.client.clone()),
@@ -117,10 +120,7 @@ impl Watches<'_> {
     fn guarded<K: Indexed>(&mut self, namespace: Option<&str>, labels: Option<&str>) {
         let mut config = watcher::Config::default().page_size(PAGE);
         config.label_selector = labels.map(str::to_owned);
-        let api: Api<DeserializeGuard<K>> = match namespace {
-            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-            None => Api::all(self.client.clone()),
-        };
+        let api = self.api::<DeserializeGuard<K>>(namespace);
         let mut events = Box::pin(watcher(api, config).default_backoff());
         let mut sink = self.sink();
         self.tasks.spawn(async move {
