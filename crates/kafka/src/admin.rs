@@ -1,18 +1,26 @@
 //! The client: which node is asked what.
 
+mod changes;
+
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::calls::{
-    ApiVersionsCall, Call, DescribeBrokers, DescribeConfigs, DescribeControllers, DescribeQuorum,
-    DescribeTopics, FindBroker, FindController, FindLeader,
+    ApiVersionsCall, Call, DescribeBrokers, DescribeConfigs, DescribeControllers, DescribeLogDirs,
+    DescribeQuorum, DescribeTopicConfigs, DescribeTopics, DescribeVoterListeners, FindBroker, FindController,
+    FindLeader, ListReassignments,
 };
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::pool::{Attempt, Pool};
 use crate::{
     Bootstrap, ClientConfig, ClusterDescription, ConfigEntry, ConfigResource, ControllersDescription,
-    Endpoint, Features, NodeId, Quorum, TopicMetadata, TopicSelection,
+    Endpoint, Features, Listener, LogDir, NodeId, Quorum, Reassignment, Refusal, TopicMetadata,
+    TopicSelection,
 };
+
+/// How many topics' configurations are asked for in one question. It keeps a node from being busy with one for long.
+const TOPICS_AT_ONCE: usize = 500;
 
 /// An administrator's view of one Kafka cluster.
 ///
@@ -47,18 +55,12 @@ impl Admin {
     /// The metadata quorum, as its leader sees it. Brokers pass the question on to the leader; where only controllers are known,
     /// the leader is found first, and once more if it has just lost its office.
     pub async fn describe_quorum(&self) -> Result<Quorum, Error> {
-        let deadline = self.deadline();
-        match &self.bootstrap {
-            Bootstrap::Brokers(_) => self.ask_any(&DescribeQuorum, deadline).await,
-            Bootstrap::Controllers(_) => match self.ask_leader(&DescribeQuorum, deadline).await {
-                Err(error) if error.is_not_leader() => {
-                    // Whoever named that leader is behind; another controller may know better.
-                    self.prefer_another();
-                    self.ask_leader(&DescribeQuorum, deadline).await
-                }
-                outcome => outcome,
-            },
-        }
+        self.ask_quorum(&DescribeQuorum, self.deadline()).await
+    }
+
+    /// Where the voters can be reached by each other, as the metadata log has it. Kafka before 3.9 does not say.
+    pub async fn describe_voter_listeners(&self) -> Result<BTreeMap<NodeId, Vec<Listener>>, Error> {
+        self.ask_quorum(&DescribeVoterListeners, self.deadline()).await
     }
 
     /// Topics and their partitions. A topic that does not exist is an entry with an error, and is not created.
@@ -70,14 +72,41 @@ impl Admin {
     pub async fn describe_configs(&self, resource: ConfigResource) -> Result<Vec<ConfigEntry>, Error> {
         let deadline = self.deadline();
         let node = match &resource {
-            ConfigResource::Broker(id) => Some(*id),
-            ConfigResource::Topic(_) => None,
+            ConfigResource::Broker(id) | ConfigResource::BrokerLogger(id) => Some(*id),
+            ConfigResource::BrokerDefaults | ConfigResource::Topic(_) => None,
         };
         let call = DescribeConfigs(resource);
         match node {
             Some(id) => self.ask(&self.locate(id, deadline).await?, &call, deadline).await,
             None => self.ask_any(&call, deadline).await,
         }
+    }
+
+    /// The entries called `keys` of the configuration of each of `topics`, or all entries if no key is named. A topic that does
+    /// not exist, or may not be read, has its own refusal.
+    pub async fn describe_topic_configs(
+        &self,
+        topics: &[String],
+        keys: &[&str],
+    ) -> Result<Vec<(String, Result<Vec<ConfigEntry>, Refusal>)>, Error> {
+        let deadline = self.deadline();
+        let mut described = Vec::with_capacity(topics.len());
+        for topics in topics.chunks(TOPICS_AT_ONCE) {
+            described.extend(self.ask_any(&DescribeTopicConfigs { topics, keys }, deadline).await?);
+        }
+        Ok(described)
+    }
+
+    /// Partitions that are on their way from some brokers to others.
+    pub async fn list_partition_reassignments(&self) -> Result<Vec<Reassignment>, Error> {
+        self.ask_quorum(&ListReassignments, self.deadline()).await
+    }
+
+    /// The directories of a broker, and what is in them. Only the broker itself knows, so it is asked itself; controllers do not
+    /// tell where brokers are.
+    pub async fn describe_log_dirs(&self, broker: NodeId) -> Result<Vec<LogDir>, Error> {
+        let deadline = self.deadline();
+        self.ask(&self.locate(broker, deadline).await?, &DescribeLogDirs, deadline).await
     }
 
     /// The features that a node supports and that the cluster has finalized.
@@ -89,7 +118,8 @@ impl Admin {
         Deadline::after(self.pool.config().request_timeout)
     }
 
-    /// Asks the addresses in turn, the one that answered last first, until one answers. A refusal is an answer too.
+    /// Asks the addresses in turn, the one that answered last first, until one answers. A refusal is an answer too,
+    /// and so, for a change, is every failure that leaves open whether it was made.
     async fn ask_any<C: Call>(&self, call: &C, deadline: Deadline) -> Result<C::Answer, Error> {
         let endpoints = self.bootstrap.endpoints();
         let first = self.preferred.load(Ordering::Relaxed);
@@ -99,7 +129,7 @@ impl Admin {
             let endpoint = &endpoints[position];
             let attempt = Attempt { deadline, candidates: endpoints.len() - tried };
             match self.pool.ask(endpoint, call, attempt).await {
-                Err(error) if error.is_no_answer() => {
+                Err(error) if error.is_no_answer() && !error.may_have_happened() => {
                     tracing::debug!(%error, "no answer from a Kafka node");
                     self.preferred.store(position + 1, Ordering::Relaxed);
                     failures.push(error);
@@ -121,6 +151,21 @@ impl Admin {
         deadline: Deadline,
     ) -> Result<C::Answer, Error> {
         self.pool.ask(endpoint, call, Attempt { deadline, candidates: 1 }).await
+    }
+
+    /// Asks whoever leads the quorum. A broker finds the leader itself.
+    async fn ask_quorum<C: Call>(&self, call: &C, deadline: Deadline) -> Result<C::Answer, Error> {
+        match &self.bootstrap {
+            Bootstrap::Brokers(_) => self.ask_any(call, deadline).await,
+            Bootstrap::Controllers(_) => match self.ask_leader(call, deadline).await {
+                Err(error) if error.is_not_leader() => {
+                    // Whoever named that leader is behind; another controller may know better.
+                    self.prefer_another();
+                    if C::API.is_change() { Err(error) } else { self.ask_leader(call, deadline).await }
+                }
+                outcome => outcome,
+            },
+        }
     }
 
     /// Asks the leader of the quorum, wherever it is by the word of a controller.
@@ -160,6 +205,8 @@ mod tests {
             admin.describe_quorum().await?;
             admin.metadata(TopicSelection::All).await?;
             admin.describe_configs(ConfigResource::Broker(NodeId(1))).await?;
+            admin.describe_topic_configs(&["orders".to_owned()], &[]).await?;
+            admin.unregister_broker(NodeId(1)).await?;
             admin.features().await
         })
         .await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::Endpoint;
+use crate::{Endpoint, TlsConfig};
 
 /// The addresses a client starts from, and what kind of node listens there.
 ///
@@ -27,7 +27,7 @@ impl Bootstrap {
 pub struct ClientConfig {
     /// The name that Kafka shows in its request logs, metrics and quotas.
     pub client_id: String,
-    /// The longest that one node may take to become usable: name lookup, connecting, and agreeing on API versions. When
+    /// The longest that one node may take to become usable: name lookup, connecting, securing, and agreeing on API versions. When
     /// several addresses are known, each gets no more than its fair share of the time that is left, so that a dead host
     /// never uses up the time in which a living one would have answered.
     pub connect_timeout: Duration,
@@ -54,4 +54,6 @@ pub enum Security {
     /// Not at all.
     #[default]
     Plaintext,
+    /// By TLS: nodes have to prove that they are who they were called, and the client says who it is if it has an identity.
+    Tls(TlsConfig),
 }

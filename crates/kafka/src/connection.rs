@@ -16,6 +16,8 @@ use crate::error::{Api, Error, Versions, Waiting};
 use crate::wire::{FrameError, decode_response, encode_request, read_frame};
 use crate::{ClientConfig, Endpoint, ErrorCode, Security};
 
+const FIRST_CORRELATION_ID: i32 = 1;
+
 /// What bytes travel over. Anything ordered and reliable will do.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
 
@@ -28,6 +30,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
 pub(crate) struct Connection {
     endpoint: Endpoint,
     client_id: String,
+    security: Security,
     transport: Box<dyn Transport>,
     last_correlation_id: i32,
     offered: BTreeMap<i16, Versions>,
@@ -42,22 +45,22 @@ impl Connection {
     ) -> Result<Self, Error> {
         let transport = timeout_at(deadline.at, connect(endpoint, &config.security))
             .await
-            .map_err(|_| timed_out(endpoint, Waiting::ToConnect, deadline))?
-            .map_err(|reason| Error::Connect { endpoint: endpoint.clone(), reason })?;
-        Self::negotiate(endpoint, transport, &config.client_id, deadline).await
+            .map_err(|_| timed_out(endpoint, Waiting::ToConnect, deadline))??;
+        Self::negotiate(endpoint, transport, config, deadline).await
     }
 
     async fn negotiate(
         endpoint: &Endpoint,
         transport: Box<dyn Transport>,
-        client_id: &str,
+        config: &ClientConfig,
         deadline: Deadline,
     ) -> Result<Self, Error> {
         let mut connection = Self {
             endpoint: endpoint.clone(),
-            client_id: client_id.to_owned(),
+            client_id: config.client_id.clone(),
+            security: config.security.clone(),
             transport,
-            last_correlation_id: 0,
+            last_correlation_id: FIRST_CORRELATION_ID - 1,
             offered: BTreeMap::new(),
         };
         let answer = connection.ask_for_versions(ApiVersionsCall::VERSIONS.max, deadline).await?;
@@ -132,7 +135,7 @@ impl Connection {
         deadline: Deadline,
     ) -> Result<Bytes, Error> {
         self.last_correlation_id = self.last_correlation_id.wrapping_add(1);
-        let request = call.request(version);
+        let request = call.request(version, deadline.left());
         let frame = encode_request(&request, version, self.last_correlation_id, &self.client_id).map_err(
             |detail| self.protocol_error(C::API, format!("the question cannot be written: {detail}")),
         )?;
@@ -140,9 +143,7 @@ impl Connection {
             .await
             .map_err(|_| timed_out(&self.endpoint, Waiting::ForAnswer(C::API), deadline))?
             .map_err(|error| match error {
-                FrameError::Lost(reason) => {
-                    Error::Disconnected { endpoint: self.endpoint.clone(), api: C::API, reason }
-                }
+                FrameError::Lost(reason) => self.lost(C::API, reason),
                 FrameError::Malformed(detail) => self.protocol_error(C::API, detail),
             })
     }
@@ -174,6 +175,16 @@ impl Connection {
         }
     }
 
+    fn lost(&self, api: Api, reason: io::Error) -> Error {
+        let endpoint = self.endpoint.clone();
+        match &self.security {
+            Security::Tls(tls) if self.last_correlation_id == FIRST_CORRELATION_ID => {
+                Error::Tls { endpoint, reason: tls.why_no_first_answer(&reason) }
+            }
+            Security::Tls(_) | Security::Plaintext => Error::Disconnected { endpoint, api, reason },
+        }
+    }
+
     fn protocol_error(&self, api: Api, detail: String) -> Error {
         Error::Protocol { endpoint: self.endpoint.clone(), api, detail }
     }
@@ -185,13 +196,24 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-async fn connect(endpoint: &Endpoint, security: &Security) -> io::Result<Box<dyn Transport>> {
+async fn connect(endpoint: &Endpoint, security: &Security) -> Result<Box<dyn Transport>, Error> {
+    let stream = open_stream(endpoint)
+        .await
+        .map_err(|reason| Error::Connect { endpoint: endpoint.clone(), reason })?;
+    match security {
+        Security::Plaintext => Ok(Box::new(stream)),
+        Security::Tls(tls) => match tls.secure(endpoint, stream).await {
+            Ok(secured) => Ok(Box::new(secured)),
+            Err(reason) => Err(Error::Tls { endpoint: endpoint.clone(), reason }),
+        },
+    }
+}
+
+async fn open_stream(endpoint: &Endpoint) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((endpoint.host.as_str(), endpoint.port)).await?;
     // One small question at a time: waiting to fill a packet would only delay it.
     stream.set_nodelay(true)?;
-    match security {
-        Security::Plaintext => Ok(Box::new(stream)),
-    }
+    Ok(stream)
 }
 
 async fn write_then_read<S: Transport>(stream: &mut S, request: &Bytes) -> Result<Bytes, FrameError> {

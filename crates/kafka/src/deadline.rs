@@ -20,12 +20,15 @@ impl Deadline {
         Instant::now() >= self.at
     }
 
+    pub(crate) fn left(self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
     /// The deadline of one attempt out of `attempts` that are still possible: never later than the call's own, never longer
     /// than `longest`, and never more than an even share of the time that is left.
     pub(crate) fn for_one_of(self, attempts: usize, longest: Duration) -> Self {
-        let left = self.at.saturating_duration_since(Instant::now());
         let divisor = u32::try_from(attempts).unwrap_or(u32::MAX).max(1);
-        Self::after(longest.min(whole_millis(left / divisor)))
+        Self::after(longest.min(whole_millis(self.left() / divisor)))
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use crate::tls::TlsFailure;
 use crate::{Endpoint, ErrorCode, NodeId};
 
 /// The questions this client asks.
@@ -15,6 +16,38 @@ pub enum Api {
     DescribeConfigs,
     DescribeQuorum,
     DescribeCluster,
+    DescribeLogDirs,
+    ListPartitionReassignments,
+    IncrementalAlterConfigs,
+    AlterUserScramCredentials,
+    UpdateFeatures,
+    UnregisterBroker,
+    AddRaftVoter,
+    RemoveRaftVoter,
+}
+
+impl Api {
+    /// Whether it changes something. What only looks is asked again when an answer got lost. A change is not: the answer to the
+    /// repetition ("duplicate voter", "voter not found") would look like a refusal of what was in fact done, or like the
+    /// success of what somebody else did.
+    #[must_use]
+    pub fn is_change(self) -> bool {
+        match self {
+            Self::Metadata
+            | Self::ApiVersions
+            | Self::DescribeConfigs
+            | Self::DescribeQuorum
+            | Self::DescribeCluster
+            | Self::DescribeLogDirs
+            | Self::ListPartitionReassignments => false,
+            Self::IncrementalAlterConfigs
+            | Self::AlterUserScramCredentials
+            | Self::UpdateFeatures
+            | Self::UnregisterBroker
+            | Self::AddRaftVoter
+            | Self::RemoveRaftVoter => true,
+        }
+    }
 }
 
 impl fmt::Display for Api {
@@ -59,6 +92,10 @@ pub enum Error {
     /// No connection could be opened: no such name, nothing listens there, or no route.
     #[error("cannot connect to {endpoint}: {reason}")]
     Connect { endpoint: Endpoint, reason: io::Error },
+
+    /// The connection was opened, but could not be secured.
+    #[error("cannot talk securely to {endpoint}: {reason}")]
+    Tls { endpoint: Endpoint, reason: TlsFailure },
 
     /// A connection broke before the answer began: the node stopped, or closed it.
     #[error("{endpoint} closed the connection before it answered {api}: {reason}")]
@@ -130,8 +167,32 @@ impl Error {
             | Self::NoLeader { .. }
             | Self::UnknownNode { .. } => true,
             Self::Protocol { .. } | Self::Unsupported { .. } | Self::NoEndpoint => false,
+            Self::Tls { reason, .. } => reason.is_passing(),
+            Self::Kafka { .. } if self.is_from_a_beginner() => true,
             Self::Kafka { code, .. } => code.is_retriable(),
             Self::Unreachable { attempts } => attempts.iter().any(Self::is_retriable),
+        }
+    }
+
+    /// Whether a change that ended in this error may have been made all the same, or may yet be: it was sent, and what became of
+    /// it is not known. Look before you ask for it again.
+    ///
+    /// Never true for a call that only looks.
+    #[must_use]
+    pub fn may_have_happened(&self) -> bool {
+        match self {
+            Self::Disconnected { api, .. }
+            | Self::Protocol { api, .. }
+            | Self::Timeout { waiting_for: Waiting::ForAnswer(api), .. } => api.is_change(),
+            Self::Kafka { api, code, .. } => api.is_change() && code.leaves_open(),
+            Self::Unreachable { attempts } => attempts.iter().any(Self::may_have_happened),
+            Self::Timeout { waiting_for: Waiting::ForEarlierCall | Waiting::ToConnect, .. }
+            | Self::Connect { .. }
+            | Self::Tls { .. }
+            | Self::Unsupported { .. }
+            | Self::NoEndpoint
+            | Self::NoLeader { .. }
+            | Self::UnknownNode { .. } => false,
         }
     }
 
@@ -139,15 +200,21 @@ impl Error {
     pub(crate) fn is_no_answer(&self) -> bool {
         match self {
             Self::Connect { .. }
+            | Self::Tls { .. }
             | Self::Disconnected { .. }
             | Self::Timeout { .. }
             | Self::Protocol { .. }
             | Self::NoLeader { .. }
             | Self::UnknownNode { .. } => true,
-            Self::Unsupported { .. } | Self::Kafka { .. } | Self::NoEndpoint | Self::Unreachable { .. } => {
-                false
-            }
+            Self::Kafka { .. } => self.is_from_a_beginner(),
+            Self::Unsupported { .. } | Self::NoEndpoint | Self::Unreachable { .. } => false,
         }
+    }
+
+    /// Whether it comes from a controller that has just started. Until it has read the metadata log it takes the cluster for one
+    /// of the time before controllers answered such questions (KIP-919), and says that it is too old.
+    fn is_from_a_beginner(&self) -> bool {
+        matches!(self, Self::Kafka { api: Api::DescribeCluster, code: ErrorCode::UnsupportedVersion, .. })
     }
 
     pub(crate) fn is_not_leader(&self) -> bool {
@@ -168,7 +235,7 @@ fn theirs_text(theirs: Option<Versions>) -> String {
         .map_or_else(|| "does not offer it on this listener".to_owned(), |versions| format!("has {versions}"))
 }
 
-fn message_text(message: Option<&str>) -> String {
+pub(crate) fn message_text(message: Option<&str>) -> String {
     message.map_or_else(String::new, |message| format!(": {message}"))
 }
 
@@ -218,6 +285,29 @@ mod tests {
             refused.to_string(),
             "broker-3:9091 answered DescribeConfigs with INVALID_REQUEST: Unexpected broker id"
         );
+    }
+
+    #[test]
+    fn only_a_change_that_was_sent_and_not_plainly_refused_may_have_happened() {
+        let lost = |api| Error::Disconnected { endpoint: broker(), api, reason: io::Error::other("reset") };
+        assert!(lost(Api::RemoveRaftVoter).may_have_happened());
+        assert!(!lost(Api::ApiVersions).may_have_happened(), "the change was to come after it");
+        assert!(!lost(Api::DescribeQuorum).may_have_happened(), "a look changes nothing");
+        let refused = |code| Error::Kafka { endpoint: broker(), api: Api::AddRaftVoter, code, message: None };
+        for open in [
+            ErrorCode::RequestTimedOut,
+            ErrorCode::NotLeaderOrFollower,
+            ErrorCode::NotController,
+            ErrorCode::UnknownServerError,
+            ErrorCode::Other(9999),
+        ] {
+            assert!(refused(open).may_have_happened(), "{open}");
+        }
+        for plain in [ErrorCode::DuplicateVoter, ErrorCode::InvalidRequest, ErrorCode::UnsupportedVersion] {
+            assert!(!refused(plain).may_have_happened(), "{plain}");
+        }
+        let unreachable = Error::from_attempts(vec![lost(Api::ApiVersions), lost(Api::AddRaftVoter)]);
+        assert!(unreachable.may_have_happened());
     }
 
     #[test]

@@ -73,6 +73,11 @@ error_codes! {
     NotController = 41, "NOT_CONTROLLER", true;
     InvalidRequest = 42, "INVALID_REQUEST", false;
     PolicyViolation = 44, "POLICY_VIOLATION", false;
+    KafkaStorageError = 56, "KAFKA_STORAGE_ERROR", true;
+    LogDirNotFound = 57, "LOG_DIR_NOT_FOUND", false;
+    ResourceNotFound = 91, "RESOURCE_NOT_FOUND", false;
+    DuplicateResource = 92, "DUPLICATE_RESOURCE", false;
+    UnacceptableCredential = 93, "UNACCEPTABLE_CREDENTIAL", false;
     InvalidUpdateVersion = 95, "INVALID_UPDATE_VERSION", false;
     FeatureUpdateFailed = 96, "FEATURE_UPDATE_FAILED", false;
     BrokerIdNotRegistered = 102, "BROKER_ID_NOT_REGISTERED", false;
@@ -89,6 +94,15 @@ impl ErrorCode {
     /// Whether the node says that somebody else leads the quorum.
     pub(crate) fn is_not_leader(self) -> bool {
         matches!(self, Self::NotLeaderOrFollower | Self::NotController)
+    }
+
+    /// Whether a change that was answered with this may have been made all the same.
+    ///
+    /// Kafka's own time may run out while a change waits to be committed; and a leader that has to resign answers so for all
+    /// that it has written and not committed yet, of which the next leader keeps what a majority has.
+    pub(crate) fn leaves_open(self) -> bool {
+        self.is_not_leader()
+            || matches!(self, Self::RequestTimedOut | Self::UnknownServerError | Self::Other(_))
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! [`Admin`] asks a running cluster what is true: who its brokers are, fenced ones included ([`Admin::describe_cluster`]),
 //! who votes in its metadata quorum and how far each replica is ([`Admin::describe_quorum`]), what its topics look like, how
-//! its nodes are configured and which features are finalized.
+//! its nodes are configured and which features are finalized. It can also change some of that: the voters
+//! ([`Admin::add_voter`], [`Admin::remove_voter`]), features, configurations, registrations and users' credentials.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), karst_kafka::Error> {
@@ -18,11 +19,14 @@
 //!
 //! # Guarantees
 //!
-//! - **Every call ends.** One deadline ([`ClientConfig::request_timeout`]) covers name lookup, connecting, negotiation, the
+//! - **Every call ends.** One deadline ([`ClientConfig::request_timeout`]) covers name lookup, connecting, the TLS handshake,
+//!   negotiation, the
 //!   question, the answer and every reroute.
 //! - **Nothing a peer sends can panic, hang or bloat the process.** Frames, lengths, counts and correlation ids are checked
 //!   before they are believed; what does not hold up is [`Error::Protocol`].
 //! - **A connection that misbehaved is never used again**, nor is one whose call was cancelled half-way.
+//! - **A change is sent at most once.** When its answer got lost, the caller hears so ([`Error::may_have_happened`]) and can look
+//!   what became of it. What only looks is asked again where that helps.
 //! - Calls on one [`Admin`] may run concurrently.
 //!
 //! # What it may not do
@@ -32,6 +36,7 @@
 
 mod admin;
 mod calls;
+mod change;
 mod config;
 mod connection;
 mod deadline;
@@ -41,9 +46,14 @@ mod error_code;
 mod ids;
 mod model;
 mod pool;
+mod tls;
 mod wire;
 
 pub use admin::Admin;
+pub use change::{
+    ConfigChange, ConfigOperation, FeatureUpdate, Intent, Listener, Refusal, ScramChange, ScramCredential,
+    UpdateKind,
+};
 pub use config::{Bootstrap, ClientConfig, Security};
 pub use endpoint::{Endpoint, InvalidEndpoint};
 pub use error::{Api, Error, Versions, Waiting};
@@ -51,6 +61,7 @@ pub use error_code::ErrorCode;
 pub use ids::{DirectoryId, InvalidId, NodeId, TopicId};
 pub use model::{
     Broker, ClusterDescription, ConfigEntry, ConfigResource, ConfigSource, Controller,
-    ControllersDescription, Features, LevelRange, Partition, Quorum, ReplicaState, Topic, TopicMetadata,
-    TopicSelection,
+    ControllersDescription, Features, LevelRange, LogDir, LogDirReplica, Partition, Quorum, Reassignment,
+    ReplicaState, Topic, TopicMetadata, TopicSelection,
 };
+pub use tls::{Identity, InvalidTls, TlsConfig, TlsFailure};

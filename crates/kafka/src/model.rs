@@ -112,6 +112,10 @@ pub struct Partition {
 pub enum ConfigResource {
     /// A node; only the node itself knows all of its configuration, so it is asked itself.
     Broker(NodeId),
+    /// What holds for all brokers that do not say otherwise themselves.
+    BrokerDefaults,
+    /// The log levels of a node, which live and die with its process.
+    BrokerLogger(NodeId),
     Topic(String),
 }
 
@@ -139,6 +143,39 @@ pub enum ConfigSource {
     ClientMetrics,
     Group,
     Other(i8),
+}
+
+/// A partition that is on its way from some brokers to others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reassignment {
+    pub topic: String,
+    pub partition: i32,
+    /// All of them: those that stay, those to come and those to go.
+    pub replicas: Vec<NodeId>,
+    pub adding: Vec<NodeId>,
+    pub removing: Vec<NodeId>,
+}
+
+/// A directory in which a broker keeps partitions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogDir {
+    pub path: String,
+    /// Why there is nothing to see: the disk has failed, for one.
+    pub error: Option<ErrorCode>,
+    /// The size of the volume. `None` when Kafka does not say.
+    pub total_bytes: Option<u64>,
+    pub usable_bytes: Option<u64>,
+    pub replicas: Vec<LogDirReplica>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogDirReplica {
+    pub topic: String,
+    pub partition: i32,
+    pub size: i64,
+    pub offset_lag: i64,
+    /// A copy in the making, on its way here from another directory of the same broker.
+    pub future: bool,
 }
 
 /// The features of a cluster, such as `metadata.version` and `kraft.version`.

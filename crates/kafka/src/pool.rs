@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kafka_protocol::protocol::Request;
 use tokio::time::timeout_at;
 
-use crate::calls::{Call, Context};
+use crate::calls::{ApiVersionsCall, Call, Context};
 use crate::connection::{Connection, timed_out};
 use crate::deadline::Deadline;
 use crate::error::{Error, Waiting};
@@ -62,11 +62,13 @@ impl Pool {
         call: &C,
         attempt: Attempt,
     ) -> Result<(i16, <C::Request as Request>::Response), Error> {
-        if let Some(kept) = slot.take() {
+        if let Some(mut kept) = slot.take()
+            && (!C::API.is_change() || is_alive(&mut kept, endpoint, attempt.deadline).await?)
+        {
             match ask_and_keep(slot, kept, call, attempt.deadline).await {
                 // Kafka closes idle connections after some minutes, and a restarted node has forgotten all of them. That is
                 // seen only when the next question is asked, and is no reason to trouble the caller.
-                Err(Error::Disconnected { reason, .. }) => {
+                Err(Error::Disconnected { reason, .. }) if !C::API.is_change() => {
                     tracing::debug!(%endpoint, %reason, "a kept connection has died; opening another");
                 }
                 outcome => return outcome,
@@ -82,6 +84,19 @@ impl Pool {
         // The map is whole between any two statements, so a panic elsewhere is no reason to give up on it.
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(slots.entry(endpoint.clone()).or_default())
+    }
+}
+
+/// Whether a kept connection still works. A change cannot be asked for twice, so a question that can is asked first: a connection
+/// that died long ago is then no reason to leave the caller in doubt whether the change was made.
+async fn is_alive(kept: &mut Connection, endpoint: &Endpoint, deadline: Deadline) -> Result<bool, Error> {
+    match kept.ask(&ApiVersionsCall, deadline).await {
+        Ok(_) => Ok(true),
+        Err(Error::Disconnected { reason, .. }) => {
+            tracing::debug!(%endpoint, %reason, "a kept connection has died; opening another");
+            Ok(false)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -1,5 +1,7 @@
 //! DescribeCluster: the brokers, asked of a broker; the controllers, asked of a controller (KIP-919).
 
+use std::time::Duration;
+
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use kafka_protocol::messages::{DescribeClusterRequest, DescribeClusterResponse};
 
@@ -20,7 +22,7 @@ impl Call for DescribeBrokers {
     type Request = DescribeClusterRequest;
     type Answer = ClusterDescription;
 
-    fn request(&self, version: i16) -> DescribeClusterRequest {
+    fn request(&self, version: i16, _time_left: Duration) -> DescribeClusterRequest {
         DescribeClusterRequest::default().with_include_fenced_brokers(version >= FIRST_WITH_FENCED_BROKERS)
     }
 
@@ -57,7 +59,7 @@ impl Call for DescribeControllers {
     type Request = DescribeClusterRequest;
     type Answer = ControllersDescription;
 
-    fn request(&self, _version: i16) -> DescribeClusterRequest {
+    fn request(&self, _version: i16, _time_left: Duration) -> DescribeClusterRequest {
         DescribeClusterRequest::default().with_endpoint_type(ENDPOINT_TYPE_CONTROLLER)
     }
 

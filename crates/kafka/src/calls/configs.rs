@@ -1,28 +1,35 @@
-//! DescribeConfigs: the configuration of one node or topic.
+//! DescribeConfigs: the whole configuration of one node or topic, or some entries of many topics.
+
+use std::collections::HashMap;
+use std::time::Duration;
 
 use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
-use kafka_protocol::messages::describe_configs_response::DescribeConfigsResourceResult;
+use kafka_protocol::messages::describe_configs_response::{
+    DescribeConfigsResourceResult, DescribeConfigsResult,
+};
 use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 use kafka_protocol::protocol::StrBytes;
 
 use super::{Call, Context};
 use crate::error::{Api, Error, Versions};
-use crate::{ConfigEntry, ConfigResource, ConfigSource};
+use crate::{ConfigEntry, ConfigResource, ConfigSource, Refusal};
 
 const TOPIC: i8 = 2;
 const BROKER: i8 = 4;
+const BROKER_LOGGER: i8 = 8;
+
+/// The type and the name by which Kafka knows a resource. The brokers' common defaults are a broker without a name.
+pub(super) fn on_the_wire(resource: &ConfigResource) -> (i8, String) {
+    match resource {
+        ConfigResource::Broker(id) => (BROKER, id.to_string()),
+        ConfigResource::BrokerDefaults => (BROKER, String::new()),
+        ConfigResource::BrokerLogger(id) => (BROKER_LOGGER, id.to_string()),
+        ConfigResource::Topic(name) => (TOPIC, name.clone()),
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct DescribeConfigs(pub(crate) ConfigResource);
-
-impl DescribeConfigs {
-    fn resource(&self) -> (i8, String) {
-        match &self.0 {
-            ConfigResource::Broker(id) => (BROKER, id.to_string()),
-            ConfigResource::Topic(name) => (TOPIC, name.clone()),
-        }
-    }
-}
 
 impl Call for DescribeConfigs {
     const API: Api = Api::DescribeConfigs;
@@ -30,13 +37,9 @@ impl Call for DescribeConfigs {
     type Request = DescribeConfigsRequest;
     type Answer = Vec<ConfigEntry>;
 
-    fn request(&self, _version: i16) -> DescribeConfigsRequest {
-        let (kind, name) = self.resource();
-        let resource = DescribeConfigsResource::default()
-            .with_resource_type(kind)
-            .with_resource_name(StrBytes::from_string(name))
-            .with_configuration_keys(None);
-        DescribeConfigsRequest::default().with_resources(vec![resource])
+    fn request(&self, _version: i16, _time_left: Duration) -> DescribeConfigsRequest {
+        let (kind, name) = on_the_wire(&self.0);
+        DescribeConfigsRequest::default().with_resources(vec![asked(kind, name, None)])
     }
 
     fn answer(
@@ -44,15 +47,68 @@ impl Call for DescribeConfigs {
         response: DescribeConfigsResponse,
         context: &Context<'_>,
     ) -> Result<Vec<ConfigEntry>, Error> {
-        let (kind, name) = self.resource();
+        let (kind, name) = on_the_wire(&self.0);
         let result = response
             .results
             .iter()
             .find(|result| result.resource_type == kind && result.resource_name.as_str() == name)
-            .ok_or_else(|| context.malformed(format!("it does not speak of {name}")))?;
+            .ok_or_else(|| context.malformed(format!("it does not speak of {:?}", self.0)))?;
         context.check(result.error_code, result.error_message.as_ref())?;
-        Ok(result.configs.iter().map(entry).collect())
+        Ok(entries(result))
     }
+}
+
+/// Some entries of many topics, so that the answer stays small; all entries if none is named.
+#[derive(Debug)]
+pub(crate) struct DescribeTopicConfigs<'a> {
+    pub(crate) topics: &'a [String],
+    pub(crate) keys: &'a [&'a str],
+}
+
+impl Call for DescribeTopicConfigs<'_> {
+    const API: Api = DescribeConfigs::API;
+    const VERSIONS: Versions = DescribeConfigs::VERSIONS;
+    type Request = DescribeConfigsRequest;
+    type Answer = Vec<(String, Result<Vec<ConfigEntry>, Refusal>)>;
+
+    fn request(&self, _version: i16, _time_left: Duration) -> DescribeConfigsRequest {
+        let keys = (!self.keys.is_empty())
+            .then(|| self.keys.iter().map(|key| StrBytes::from_string((*key).to_owned())).collect());
+        let resources = self.topics.iter().map(|topic| asked(TOPIC, topic.clone(), keys.clone()));
+        DescribeConfigsRequest::default().with_resources(resources.collect())
+    }
+
+    fn answer(
+        &self,
+        response: DescribeConfigsResponse,
+        context: &Context<'_>,
+    ) -> Result<Self::Answer, Error> {
+        let results: HashMap<&str, &DescribeConfigsResult> = response
+            .results
+            .iter()
+            .filter(|result| result.resource_type == TOPIC)
+            .map(|result| (result.resource_name.as_str(), result))
+            .collect();
+        let outcome = |topic: &String| {
+            let result = results
+                .get(topic.as_str())
+                .ok_or_else(|| context.malformed(format!("it does not speak of {topic}")))?;
+            let outcome = context.outcome(result.error_code, result.error_message.as_ref())?;
+            Ok((topic.clone(), outcome.map(|()| entries(result))))
+        };
+        self.topics.iter().map(outcome).collect()
+    }
+}
+
+fn asked(kind: i8, name: String, keys: Option<Vec<StrBytes>>) -> DescribeConfigsResource {
+    DescribeConfigsResource::default()
+        .with_resource_type(kind)
+        .with_resource_name(StrBytes::from_string(name))
+        .with_configuration_keys(keys)
+}
+
+fn entries(result: &DescribeConfigsResult) -> Vec<ConfigEntry> {
+    result.configs.iter().map(entry).collect()
 }
 
 fn entry(result: &DescribeConfigsResourceResult) -> ConfigEntry {

@@ -1,5 +1,7 @@
 //! ApiVersions: which APIs a node has, and, since version 3, which features.
 
+use std::time::Duration;
+
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use kafka_protocol::protocol::StrBytes;
 
@@ -17,7 +19,7 @@ impl Call for ApiVersionsCall {
     type Request = ApiVersionsRequest;
     type Answer = Features;
 
-    fn request(&self, version: i16) -> ApiVersionsRequest {
+    fn request(&self, version: i16, _time_left: Duration) -> ApiVersionsRequest {
         let request = ApiVersionsRequest::default();
         if version < Self::VERSIONS.min {
             return request;

@@ -2,6 +2,8 @@
 //!
 //! That the node which was asked does not know is an error here, not an answer, so that another one is asked.
 
+use std::time::Duration;
+
 use kafka_protocol::messages::{DescribeClusterRequest, DescribeClusterResponse};
 
 use super::{Call, Context, DescribeBrokers, DescribeControllers};
@@ -17,8 +19,8 @@ impl Call for FindBroker {
     type Request = DescribeClusterRequest;
     type Answer = Endpoint;
 
-    fn request(&self, version: i16) -> DescribeClusterRequest {
-        DescribeBrokers.request(version)
+    fn request(&self, version: i16, time_left: Duration) -> DescribeClusterRequest {
+        DescribeBrokers.request(version, time_left)
     }
 
     fn answer(&self, response: DescribeClusterResponse, context: &Context<'_>) -> Result<Endpoint, Error> {
@@ -37,8 +39,8 @@ impl Call for FindController {
     type Request = DescribeClusterRequest;
     type Answer = Endpoint;
 
-    fn request(&self, version: i16) -> DescribeClusterRequest {
-        DescribeControllers.request(version)
+    fn request(&self, version: i16, time_left: Duration) -> DescribeClusterRequest {
+        DescribeControllers.request(version, time_left)
     }
 
     fn answer(&self, response: DescribeClusterResponse, context: &Context<'_>) -> Result<Endpoint, Error> {
@@ -56,8 +58,8 @@ impl Call for FindLeader {
     type Request = DescribeClusterRequest;
     type Answer = Endpoint;
 
-    fn request(&self, version: i16) -> DescribeClusterRequest {
-        DescribeControllers.request(version)
+    fn request(&self, version: i16, time_left: Duration) -> DescribeClusterRequest {
+        DescribeControllers.request(version, time_left)
     }
 
     fn answer(&self, response: DescribeClusterResponse, context: &Context<'_>) -> Result<Endpoint, Error> {

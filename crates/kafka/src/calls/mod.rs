@@ -2,26 +2,42 @@
 //!
 //! Nothing here does I/O, so every question can be tested from bytes alone.
 
+mod alter_configs;
 mod cluster;
 mod configs;
 mod features;
 mod find;
+mod log_dirs;
 mod quorum;
+mod reassignments;
+mod scram;
 mod topics;
+mod unregister;
+mod update_features;
+mod voters;
+
+use std::time::Duration;
 
 use kafka_protocol::protocol::{Request, StrBytes};
 
+pub(crate) use alter_configs::AlterConfigs;
 pub(crate) use cluster::{DescribeBrokers, DescribeControllers};
-pub(crate) use configs::DescribeConfigs;
+pub(crate) use configs::{DescribeConfigs, DescribeTopicConfigs};
 pub(crate) use features::ApiVersionsCall;
 pub(crate) use find::{FindBroker, FindController, FindLeader};
-pub(crate) use quorum::DescribeQuorum;
+pub(crate) use log_dirs::DescribeLogDirs;
+pub(crate) use quorum::{DescribeQuorum, DescribeVoterListeners};
+pub(crate) use reassignments::ListReassignments;
+pub(crate) use scram::AlterScram;
 pub(crate) use topics::DescribeTopics;
+pub(crate) use unregister::UnregisterBroker;
+pub(crate) use update_features::UpdateFeatures;
+pub(crate) use voters::{AddVoter, RemoveVoter};
 
 use crate::error::{Api, Error, Versions};
-use crate::{Endpoint, ErrorCode};
+use crate::{Endpoint, ErrorCode, Refusal};
 
-/// One kind of question. Asking twice must do no harm: a question whose kept connection has died is asked again.
+/// One kind of question. Whether it may be asked twice is a matter of its [`Api`]: see [`Api::is_change`].
 pub(crate) trait Call: Sync {
     const API: Api;
     /// The versions that this client speaks. All of them must be flexible ones (see `wire::guard`).
@@ -29,13 +45,21 @@ pub(crate) trait Call: Sync {
     type Request: Request + Send + Sync;
     type Answer;
 
-    fn request(&self, version: i16) -> Self::Request;
+    /// `time_left` is how long the answer will be waited for.
+    fn request(&self, version: i16, time_left: Duration) -> Self::Request;
 
     fn answer(
         &self,
         response: <Self::Request as Request>::Response,
         context: &Context<'_>,
     ) -> Result<Self::Answer, Error>;
+}
+
+/// How long Kafka is told to work on something that is waited for during `time_left`, in milliseconds: a little less, so that
+/// it says itself that the time was too short, and what it was waiting for.
+fn kafkas_share(time_left: Duration) -> i32 {
+    let millis = time_left.as_millis() / 10 * 9;
+    i32::try_from(millis).unwrap_or(i32::MAX).max(1)
 }
 
 /// Where an answer came from: the version it was given in, and whom to name when it is not a good one.
@@ -48,15 +72,24 @@ pub(crate) struct Context<'a> {
 
 impl Context<'_> {
     fn check(&self, code: i16, message: Option<&StrBytes>) -> Result<(), Error> {
-        match ErrorCode::from_code(code) {
+        match refusal(code, message) {
             None => Ok(()),
-            Some(code) => Err(Error::Kafka {
-                endpoint: self.endpoint.clone(),
-                api: self.api,
-                code,
-                message: message.filter(|message| !message.is_empty()).map(ToString::to_string),
-            }),
+            Some(refusal) => Err(self.refused(refusal)),
         }
+    }
+
+    /// What Kafka says of one part of what was asked. That somebody else leads is never about a part only, so it is an error
+    /// of the whole.
+    fn outcome(&self, code: i16, message: Option<&StrBytes>) -> Result<Result<(), Refusal>, Error> {
+        match refusal(code, message) {
+            None => Ok(Ok(())),
+            Some(refusal) if refusal.code.is_not_leader() => Err(self.refused(refusal)),
+            Some(refusal) => Ok(Err(refusal)),
+        }
+    }
+
+    fn refused(&self, Refusal { code, message }: Refusal) -> Error {
+        Error::Kafka { endpoint: self.endpoint.clone(), api: self.api, code, message }
     }
 
     fn malformed(&self, detail: impl Into<String>) -> Error {
@@ -68,6 +101,11 @@ impl Context<'_> {
             .map(|port| Endpoint::new(host.as_str(), port))
             .map_err(|_| self.malformed(format!("{host}:{port} is not an address")))
     }
+}
+
+fn refusal(code: i16, message: Option<&StrBytes>) -> Option<Refusal> {
+    let message = message.filter(|message| !message.is_empty()).map(ToString::to_string);
+    ErrorCode::from_code(code).map(|code| Refusal { code, message })
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! DescribeQuorum: the voters and observers of the metadata log. Only the leader answers it.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use kafka_protocol::messages::describe_quorum_request::{
     PartitionData as AskedPartition, TopicData as AskedTopic,
 };
@@ -9,9 +12,10 @@ use kafka_protocol::protocol::StrBytes;
 
 use super::{Call, Context};
 use crate::error::{Api, Error, Versions};
-use crate::{DirectoryId, NodeId, Quorum, ReplicaState};
+use crate::{DirectoryId, Listener, NodeId, Quorum, ReplicaState};
 
 const METADATA_TOPIC: &str = "__cluster_metadata";
+const FIRST_WITH_LISTENERS: i16 = 2;
 
 #[derive(Debug)]
 pub(crate) struct DescribeQuorum;
@@ -22,7 +26,7 @@ impl Call for DescribeQuorum {
     type Request = DescribeQuorumRequest;
     type Answer = Quorum;
 
-    fn request(&self, _version: i16) -> DescribeQuorumRequest {
+    fn request(&self, _version: i16, _time_left: Duration) -> DescribeQuorumRequest {
         let partition = AskedPartition::default().with_partition_index(0);
         let topic = AskedTopic::default()
             .with_topic_name(TopicName(StrBytes::from_static_str(METADATA_TOPIC)))
@@ -45,6 +49,36 @@ impl Call for DescribeQuorum {
             observers: partition.observers.iter().map(replica).collect(),
         })
     }
+}
+
+/// Where the voters say that they can be reached, which is part of the same answer.
+#[derive(Debug)]
+pub(crate) struct DescribeVoterListeners;
+
+impl Call for DescribeVoterListeners {
+    const API: Api = Api::DescribeQuorum;
+    const VERSIONS: Versions = Versions::new(FIRST_WITH_LISTENERS, 2);
+    type Request = DescribeQuorumRequest;
+    type Answer = BTreeMap<NodeId, Vec<Listener>>;
+
+    fn request(&self, version: i16, time_left: Duration) -> DescribeQuorumRequest {
+        DescribeQuorum.request(version, time_left)
+    }
+
+    fn answer(&self, response: DescribeQuorumResponse, context: &Context<'_>) -> Result<Self::Answer, Error> {
+        let nodes = response.nodes.clone();
+        // A node that does not lead says so in the part about the log.
+        DescribeQuorum.answer(response, context)?;
+        nodes.iter().map(|node| Ok((NodeId(node.node_id.0), listeners(node, context)?))).collect()
+    }
+}
+
+fn listeners(node: &wire::Node, context: &Context<'_>) -> Result<Vec<Listener>, Error> {
+    let listener = |listener: &wire::Listener| {
+        let endpoint = context.endpoint_of(&listener.host, i32::from(listener.port))?;
+        Ok(Listener { name: listener.name.to_string(), endpoint })
+    };
+    node.listeners.iter().map(listener).collect()
 }
 
 fn metadata_partition(response: &DescribeQuorumResponse) -> Option<&PartitionData> {

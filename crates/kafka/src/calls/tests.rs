@@ -1,7 +1,9 @@
-//! What real nodes answered is read for what it says; what no real node would answer is refused without harm.
+//! What real nodes answered is read for what it says.
+
+mod changes;
+mod damage;
 
 use bytes::{Buf as _, Bytes};
-use proptest::prelude::*;
 
 use super::*;
 use crate::wire::decode_response;
@@ -12,9 +14,10 @@ use crate::{
 
 macro_rules! frame {
     ($name:literal) => {
-        include_bytes!(concat!("../../tests/frames/", $name)).as_slice()
+        include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/frames/", $name)).as_slice()
     };
 }
+use frame;
 
 /// Reads a message as `call` would, taking its own word for the correlation id.
 fn read<C: Call>(call: &C, version: i16, message: &[u8]) -> Result<C::Answer, String> {
@@ -156,106 +159,4 @@ fn features_tell_a_dynamic_quorum_and_the_metadata_version() {
 
     let older = read(&ApiVersionsCall, 4, frame!("3.9.1/api-versions-v4.bin")).unwrap();
     assert_eq!((older.finalized["metadata.version"], older.finalized["kraft.version"]), (21, 1));
-}
-
-/// A real answer, and how it is read.
-struct Sample {
-    message: &'static [u8],
-    read: fn(&[u8]) -> Result<(), String>,
-}
-
-/// Every question once, so that damage can be done to the answer.
-const SAMPLES: [Sample; 6] = [
-    Sample {
-        message: frame!("4.1.1/api-versions-v4.bin"),
-        read: |message| read(&ApiVersionsCall, 4, message).map(drop),
-    },
-    Sample {
-        message: frame!("4.1.1/describe-cluster-v2.bin"),
-        read: |message| read(&DescribeBrokers, 2, message).map(drop),
-    },
-    Sample {
-        message: frame!("4.1.1/describe-controllers-v2.bin"),
-        read: |message| read(&DescribeControllers, 2, message).map(drop),
-    },
-    Sample {
-        message: frame!("4.1.1/describe-quorum-v2.bin"),
-        read: |message| read(&DescribeQuorum, 2, message).map(drop),
-    },
-    Sample {
-        message: frame!("4.1.1/metadata-v13.bin"),
-        read: |message| read(&topics(), 13, message).map(drop),
-    },
-    Sample {
-        message: frame!("4.1.1/describe-configs-v4.bin"),
-        read: |message| read(&orders_config(), 4, message).map(drop),
-    },
-];
-
-/// A varint of four billion, the worst count there is.
-const FOUR_BILLION: [u8; 5] = [0xff, 0xff, 0xff, 0xff, 0x0f];
-
-#[test]
-fn an_answer_cut_short_anywhere_is_refused() {
-    for Sample { message, read } in SAMPLES {
-        read(message).unwrap();
-        for end in 0..message.len() {
-            assert!(read(&message[..end]).is_err(), "{end} of {} bytes", message.len());
-        }
-    }
-}
-
-#[test]
-fn an_answer_with_bytes_left_over_is_refused() {
-    for Sample { message, read } in SAMPLES {
-        let complaint = read(&[message, &[0]].concat()).unwrap_err();
-        assert!(complaint.contains("1 bytes are left over"), "{complaint}");
-    }
-}
-
-#[test]
-fn a_count_of_four_billion_anywhere_does_no_harm() {
-    for Sample { message, read } in SAMPLES {
-        for at in 4..message.len() {
-            // Whether it is refused depends on what stood there; that the process lives is the point.
-            let _ = read(&[&message[..at], &FOUR_BILLION, &message[at..]].concat());
-            let _ = read(&[&message[..at], &FOUR_BILLION].concat());
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
-
-    #[test]
-    fn damaged_bytes_do_no_harm(
-        which in 0..SAMPLES.len(),
-        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
-    ) {
-        let Sample { message, read } = &SAMPLES[which];
-        let mut message = message.to_vec();
-        for (at, byte) in damage {
-            let at = at.index(message.len());
-            message[at] = byte;
-        }
-        let _ = read(&message);
-    }
-
-    #[test]
-    fn noise_does_no_harm(
-        which in 0..SAMPLES.len(),
-        noise in prop::collection::vec(any::<u8>(), 0..512),
-    ) {
-        let _ = (SAMPLES[which].read)(&noise);
-    }
-
-    #[test]
-    fn noise_after_a_good_beginning_does_no_harm(
-        which in 0..SAMPLES.len(),
-        end in any::<prop::sample::Index>(),
-        noise in prop::collection::vec(any::<u8>(), 0..4096),
-    ) {
-        let Sample { message, read } = &SAMPLES[which];
-        let _ = read(&[&message[..end.index(message.len())], &noise].concat());
-    }
 }

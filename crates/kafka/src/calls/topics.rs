@@ -1,5 +1,7 @@
 //! Metadata: topics, their partitions, and who of the replicas is in sync.
 
+use std::time::Duration;
+
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
 use kafka_protocol::messages::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
@@ -21,7 +23,7 @@ impl Call for DescribeTopics {
     type Request = MetadataRequest;
     type Answer = TopicMetadata;
 
-    fn request(&self, _version: i16) -> MetadataRequest {
+    fn request(&self, _version: i16, _time_left: Duration) -> MetadataRequest {
         let topics = match &self.0 {
             TopicSelection::All => None,
             TopicSelection::Names(names) => Some(names.iter().map(|name| asked_topic(name)).collect()),
@@ -79,6 +81,6 @@ fn partition(entry: &MetadataResponsePartition) -> Partition {
     }
 }
 
-fn node_ids(ids: &[BrokerId]) -> Vec<NodeId> {
+pub(super) fn node_ids(ids: &[BrokerId]) -> Vec<NodeId> {
     ids.iter().map(|id| NodeId(id.0)).collect()
 }

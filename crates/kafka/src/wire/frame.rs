@@ -12,6 +12,9 @@ const LONGEST: usize = 100 << 20;
 /// What is reserved before a byte of the message has arrived, so that an announced length alone costs nothing.
 const FIRST_RESERVE: usize = 64 << 10;
 
+/// What a TLS server says to somebody who does not speak it. As a length it would be a third of a gigabyte.
+const TLS_ALERT: [u8; 2] = [0x15, 0x03];
+
 /// Why no frame could be read.
 #[derive(Debug)]
 pub(crate) enum FrameError {
@@ -42,6 +45,9 @@ async fn read_length<S: AsyncRead + Unpin>(stream: &mut S) -> Result<usize, Fram
     stream.read_exact(&mut prefix[1..]).await.map_err(|error| {
         FrameError::Malformed(format!("the connection ended inside a frame's length ({error})"))
     })?;
+    if prefix[..2] == TLS_ALERT {
+        return Err(FrameError::Malformed("a TLS alert; this listener speaks TLS only".to_owned()));
+    }
     let announced = i32::from_be_bytes(prefix);
     usize::try_from(announced).ok().filter(|&length| length <= LONGEST).ok_or_else(|| {
         FrameError::Malformed(format!("a frame of {announced} bytes; is this a Kafka listener?"))
@@ -88,6 +94,7 @@ mod tests {
     #[tokio::test]
     async fn lengths_that_cannot_be_are_refused() {
         assert!(complaint(&[0xff, 0xff, 0xff, 0xff]).await.contains("-1 bytes"));
+        assert!(complaint(&[0x15, 3, 3, 0, 2, 2, 80]).await.contains("this listener speaks TLS only"));
         assert!(complaint(b"HTTP/1.1 400 Bad Request").await.contains("is this a Kafka listener?"));
     }
 }

@@ -3,7 +3,10 @@
 // All of this is a test, the helpers between the test functions too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod changes;
 mod failures;
 mod negotiation;
 mod node;
+mod pki;
 mod routing;
+mod tls;

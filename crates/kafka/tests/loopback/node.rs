@@ -14,9 +14,10 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::{Decodable as _, Encodable, HeaderVersion, StrBytes};
 use karst_kafka::{Admin, Bootstrap, ClientConfig, Endpoint};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
 
 /// One question as it arrived.
 #[derive(Debug, Clone)]
@@ -63,9 +64,15 @@ type Script = dyn Fn(&Question) -> Option<Reply> + Send + Sync;
 /// Stops, with all its connections, when dropped.
 pub(crate) struct Node {
     pub(crate) endpoint: Endpoint,
+    seen: Seen,
+    task: JoinHandle<()>,
+}
+
+/// What has happened to a node so far.
+#[derive(Clone, Default)]
+struct Seen {
     questions: Arc<Mutex<Vec<Question>>>,
     connections: Arc<Mutex<usize>>,
-    task: JoinHandle<()>,
 }
 
 impl Node {
@@ -85,29 +92,36 @@ impl Node {
         listener: TcpListener,
         script: impl Fn(&Question) -> Option<Reply> + Send + Sync + 'static,
     ) -> Self {
+        Self::spawn(listener, None, Arc::new(script))
+    }
+
+    /// A node that speaks TLS only.
+    pub(crate) async fn start_tls(
+        tls: TlsAcceptor,
+        script: impl Fn(&Question) -> Option<Reply> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::spawn(listener, Some(tls), Arc::new(script))
+    }
+
+    fn spawn(listener: TcpListener, tls: Option<TlsAcceptor>, script: Arc<Script>) -> Self {
         let endpoint = endpoint_of(&listener);
-        let questions = Arc::default();
-        let connections = Arc::default();
-        let task = tokio::spawn(accept(
-            listener,
-            Arc::new(script),
-            Arc::clone(&questions),
-            Arc::clone(&connections),
-        ));
-        Self { endpoint, questions, connections, task }
+        let seen = Seen::default();
+        let task = tokio::spawn(accept(listener, tls, script, seen.clone()));
+        Self { endpoint, seen, task }
     }
 
     /// The APIs that were asked, in order.
     pub(crate) fn asked(&self) -> Vec<ApiKey> {
-        self.questions.lock().unwrap().iter().map(|question| question.api).collect()
+        self.seen.questions.lock().unwrap().iter().map(|question| question.api).collect()
     }
 
     pub(crate) fn questions(&self) -> Vec<Question> {
-        self.questions.lock().unwrap().clone()
+        self.seen.questions.lock().unwrap().clone()
     }
 
     pub(crate) fn connections(&self) -> usize {
-        *self.connections.lock().unwrap()
+        *self.seen.connections.lock().unwrap()
     }
 
     /// Stops, and returns when the port is free and all connections are closed.
@@ -129,28 +143,34 @@ pub(crate) fn endpoint_of(listener: &TcpListener) -> Endpoint {
     Endpoint::new("127.0.0.1", listener.local_addr().unwrap().port())
 }
 
-async fn accept(
-    listener: TcpListener,
-    script: Arc<Script>,
-    questions: Arc<Mutex<Vec<Question>>>,
-    connections: Arc<Mutex<usize>>,
-) {
+async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, script: Arc<Script>, seen: Seen) {
     let mut open = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
-        *connections.lock().unwrap() += 1;
-        open.spawn(converse(stream, Arc::clone(&script), Arc::clone(&questions)));
+        *seen.connections.lock().unwrap() += 1;
+        let (tls, script, seen) = (tls.clone(), Arc::clone(&script), seen.clone());
+        open.spawn(async move {
+            match tls {
+                None => converse(stream, script, seen).await,
+                Some(tls) => match tls.accept(stream).into_fallible().await {
+                    Ok(stream) => converse(stream, script, seen).await,
+                    // An end with unread bytes could overtake the alert that tells the client why.
+                    Err((_, mut stream)) => drop(stream.read_to_end(&mut Vec::new()).await),
+                },
+            }
+        });
     }
 }
 
-async fn converse(mut stream: TcpStream, script: Arc<Script>, questions: Arc<Mutex<Vec<Question>>>) {
+async fn converse<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, script: Arc<Script>, seen: Seen) {
     while let Some(question) = read_question(&mut stream).await {
-        questions.lock().unwrap().push(question.clone());
+        seen.questions.lock().unwrap().push(question.clone());
         match script(&question).unwrap_or_else(|| default_reply(&question)) {
             Reply::Message(message) => {
                 let mut frame = BytesMut::new();
                 frame.put_i32(i32::try_from(message.len()).unwrap());
                 frame.put(message);
                 stream.write_all(&frame).await.unwrap();
+                stream.flush().await.unwrap();
             }
             Reply::BytesThenClose(bytes) => {
                 stream.write_all(&bytes).await.unwrap();
@@ -163,7 +183,7 @@ async fn converse(mut stream: TcpStream, script: Arc<Script>, questions: Arc<Mut
     }
 }
 
-async fn read_question(stream: &mut TcpStream) -> Option<Question> {
+async fn read_question<S: AsyncRead + Unpin>(stream: &mut S) -> Option<Question> {
     let length = stream.read_i32().await.ok()?;
     let mut message = vec![0; usize::try_from(length).unwrap()];
     stream.read_exact(&mut message).await.ok()?;
@@ -199,6 +219,14 @@ pub(crate) fn all_versions() -> ApiVersionsResponse {
         api(ApiKey::DescribeConfigs, 1, 4),
         api(ApiKey::DescribeQuorum, 0, 2),
         api(ApiKey::DescribeCluster, 0, 2),
+        api(ApiKey::DescribeLogDirs, 1, 4),
+        api(ApiKey::ListPartitionReassignments, 0, 0),
+        api(ApiKey::IncrementalAlterConfigs, 0, 1),
+        api(ApiKey::AlterUserScramCredentials, 0, 0),
+        api(ApiKey::UpdateFeatures, 0, 2),
+        api(ApiKey::UnregisterBroker, 0, 0),
+        api(ApiKey::AddRaftVoter, 0, 0),
+        api(ApiKey::RemoveRaftVoter, 0, 0),
     ])
 }
 

@@ -3,8 +3,11 @@
 use kafka_protocol::messages::describe_configs_response::{
     DescribeConfigsResourceResult, DescribeConfigsResult,
 };
+use kafka_protocol::messages::describe_log_dirs_response::DescribeLogDirsResult;
 use kafka_protocol::messages::metadata_response::MetadataResponse;
-use kafka_protocol::messages::{ApiKey, DescribeConfigsResponse, MetadataRequest};
+use kafka_protocol::messages::{
+    ApiKey, DescribeConfigsRequest, DescribeConfigsResponse, DescribeLogDirsResponse, MetadataRequest,
+};
 use kafka_protocol::protocol::{Decodable as _, StrBytes};
 use karst_kafka::{ConfigResource, Endpoint, Error, ErrorCode, NodeId, TopicSelection};
 use tokio::net::TcpListener;
@@ -100,6 +103,25 @@ async fn a_controller_that_knows_no_leader_does_not_hide_one_that_does() {
     assert!(error.is_retriable());
 }
 
+#[tokio::test]
+async fn a_controller_that_has_just_started_does_not_hide_one_that_knows() {
+    let leader_at = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = endpoint_of(&leader_at);
+    let leader = Node::serve(leader_at, move |question| match question.api {
+        ApiKey::DescribeCluster => Some(question.answer(&cluster(1, &[(1, &at)]))),
+        ApiKey::DescribeQuorum => Some(question.answer(&quorum_led_by(1))),
+        _ => None,
+    });
+    let beginner = Node::start(|question| {
+        (question.api == ApiKey::DescribeCluster)
+            .then(|| question.answer(&cluster(-1, &[]).with_error_code(35)))
+    })
+    .await;
+    controllers([&beginner.endpoint, &leader.endpoint]).describe_quorum().await.unwrap();
+    let error = controllers([&beginner.endpoint]).describe_quorum().await.unwrap_err();
+    assert!(error.is_retriable(), "{error}");
+}
+
 fn configuration_of(id: &str) -> DescribeConfigsResponse {
     let entry = DescribeConfigsResourceResult::default()
         .with_name(StrBytes::from_static_str("node.id"))
@@ -169,4 +191,73 @@ async fn the_address_that_answered_last_is_asked_first() {
 async fn a_client_without_addresses_says_so() {
     let none: [&Endpoint; 0] = [];
     assert!(matches!(brokers(none).describe_cluster().await, Err(Error::NoEndpoint)));
+}
+
+fn retention_of(topics: impl IntoIterator<Item = StrBytes>) -> DescribeConfigsResponse {
+    let results = topics.into_iter().map(|topic| {
+        let entry = DescribeConfigsResourceResult::default()
+            .with_name(StrBytes::from_static_str("retention.ms"))
+            .with_value(Some(topic.clone()));
+        let code = if topic.as_str() == "topic-500" { 3 } else { 0 };
+        DescribeConfigsResult::default()
+            .with_resource_type(2)
+            .with_resource_name(topic)
+            .with_error_code(code)
+            .with_configs(vec![entry])
+    });
+    DescribeConfigsResponse::default().with_results(results.collect())
+}
+
+#[tokio::test]
+async fn many_topics_are_asked_about_in_few_questions_and_only_for_what_is_wanted() {
+    let node = Node::start(|question| {
+        (question.api == ApiKey::DescribeConfigs).then(|| {
+            let mut body = question.body.clone();
+            let request = DescribeConfigsRequest::decode(&mut body, question.version).unwrap();
+            assert!(request.resources.len() <= 500);
+            let wanted = Some(vec![StrBytes::from_static_str("retention.ms")]);
+            assert!(request.resources.iter().all(|resource| resource.configuration_keys == wanted));
+            question
+                .answer(&retention_of(request.resources.into_iter().map(|resource| resource.resource_name)))
+        })
+    })
+    .await;
+    let topics: Vec<String> = (0..1001).map(|number| format!("topic-{number}")).collect();
+    let configs = brokers([&node.endpoint]).describe_topic_configs(&topics, &["retention.ms"]).await.unwrap();
+    assert_eq!(configs.iter().map(|(topic, _)| topic.clone()).collect::<Vec<_>>(), topics);
+    assert_eq!(node.asked().len(), 1 + 3);
+    let (_, missing) = &configs[500];
+    assert_eq!(missing.as_ref().unwrap_err().code, ErrorCode::UnknownTopicOrPartition);
+    let (_, last) = &configs[1000];
+    assert_eq!(last.as_ref().unwrap()[0].value.as_deref(), Some("topic-1000"));
+}
+
+#[tokio::test]
+async fn an_answer_that_leaves_a_topic_out_is_refused() {
+    let node = Node::start(|question| {
+        let short = retention_of([StrBytes::from_static_str("a")]);
+        (question.api == ApiKey::DescribeConfigs).then(|| question.answer(&short))
+    })
+    .await;
+    let topics = ["a".to_owned(), "b".to_owned()];
+    let error = brokers([&node.endpoint]).describe_topic_configs(&topics, &[]).await.unwrap_err();
+    assert!(error.to_string().contains("it does not speak of b"), "{error}");
+}
+
+#[tokio::test]
+async fn the_directories_of_a_broker_are_asked_of_that_broker() {
+    let seventh = Node::start(|question| {
+        let directory = DescribeLogDirsResult::default().with_log_dir(StrBytes::from_static_str("/data"));
+        let answer = DescribeLogDirsResponse::default().with_results(vec![directory]);
+        (question.api == ApiKey::DescribeLogDirs).then(|| question.answer(&answer))
+    })
+    .await;
+    let at = seventh.endpoint.clone();
+    let first = Node::start(move |question| {
+        (question.api == ApiKey::DescribeCluster).then(|| question.answer(&cluster(-1, &[(7, &at)])))
+    })
+    .await;
+    let directories = brokers([&first.endpoint]).describe_log_dirs(NodeId(7)).await.unwrap();
+    assert_eq!(directories[0].path, "/data");
+    assert_eq!(directories[0].total_bytes, None, "not known");
 }
