@@ -2,7 +2,7 @@
 //!
 //! Only [`crate::resolve`] makes one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use karst_api as api;
@@ -11,6 +11,7 @@ use crate::ids::NodeId;
 use crate::listeners::ClientListener;
 use crate::names::ClusterKey;
 use crate::quantity::Quantity;
+use crate::quorum::CONTROLLER_PORT;
 use crate::storage::Storage;
 use crate::template::Template;
 use crate::versions::KafkaVersion;
@@ -45,6 +46,11 @@ impl Roles {
     /// Do they serve?
     pub fn has_broker(self) -> bool {
         self != Self::Controller
+    }
+
+    /// The same, and serve.
+    pub(crate) fn with_broker(self) -> Self {
+        if self == Self::Controller { Self::Combined } else { self }
     }
 
     /// As the status lists them.
@@ -87,6 +93,10 @@ pub struct Pool {
     pub template: Template,
     /// The nodes that are to run.
     pub nodes: Vec<NodeId>,
+    /// How many of them it asks for.
+    pub wanted: usize,
+    /// Those of them that go as soon as they have left the quorum.
+    pub leaving: BTreeSet<NodeId>,
     /// The ids that belong to the pool: those of its nodes, and of nodes that are still on their way out.
     pub ids: Vec<NodeId>,
     /// Was its deletion asked for?
@@ -140,11 +150,23 @@ impl Cluster {
         self.pools.iter().flat_map(|pool| pool.nodes.iter().map(move |id| Node { id: *id, pool }))
     }
 
-    /// The nodes that vote, in the order of their ids.
+    /// The nodes with the role controller, in the order of their ids.
     pub fn controllers(&self) -> Vec<Node<'_>> {
         let mut controllers: Vec<_> = self.nodes().filter(|node| node.pool.roles.has_controller()).collect();
         controllers.sort_by_key(|node| node.id);
         controllers
+    }
+
+    /// Those of the controllers that are to vote.
+    pub fn voters(&self) -> impl Iterator<Item = Node<'_>> {
+        self.controllers().into_iter().filter(|node| !node.pool.leaving.contains(&node.id))
+    }
+
+    /// Where nodes look for the quorum when they start.
+    pub fn bootstrap_servers(&self) -> String {
+        let hosts =
+            self.controllers().into_iter().map(|node| format!("{}:{CONTROLLER_PORT}", self.host(node)));
+        hosts.collect::<Vec<_>>().join(",")
     }
 
     /// How many nodes serve.

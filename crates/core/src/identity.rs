@@ -6,7 +6,7 @@
 use karst_api as api;
 
 use crate::cluster::Cluster;
-use crate::ids::{ClusterId, Entropy, NodeId};
+use crate::ids::{ClusterId, NodeId};
 use crate::problem::Problem;
 use crate::quorum::InitialControllers;
 use crate::world::World;
@@ -21,16 +21,6 @@ pub struct Identity {
     pub initial: Option<InitialControllers>,
     /// Is it in the status already? Nothing may be built on it before.
     pub is_durable: bool,
-}
-
-impl Identity {
-    /// Where nodes find the quorum.
-    pub fn bootstrap_servers(&self, cluster: &Cluster) -> String {
-        match &self.initial {
-            Some(initial) => initial.bootstrap_servers(),
-            None => InitialControllers::form(controllers(cluster), &Entropy([0; 32])).bootstrap_servers(),
-        }
-    }
 }
 
 fn controllers(cluster: &Cluster) -> impl Iterator<Item = (NodeId, String)> {

@@ -39,6 +39,11 @@ impl DirectoryId {
     pub fn from_bytes(bytes: [u8; 16]) -> Option<Self> {
         (bytes != [0; 16]).then_some(Self(bytes))
     }
+
+    /// Its bytes.
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0
+    }
 }
 
 impl fmt::Display for DirectoryId {

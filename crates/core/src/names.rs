@@ -41,6 +41,12 @@ pub const NEXT_IDS_ANNOTATION: &str = "strimzi.io/next-node-ids";
 pub const REMOVE_IDS_ANNOTATION: &str = "strimzi.io/remove-node-ids";
 /// Lets nodes go though partitions live on them.
 pub const SKIP_CHECK_ANNOTATION: &str = "strimzi.io/skip-broker-scaledown-check";
+/// Asks for a restart of a pod, or of all pods of a pod set.
+pub const MANUAL_ROLL_ANNOTATION: &str = "strimzi.io/manual-rolling-update";
+/// Asks for a pod to be made anew, with empty disks.
+pub const DELETE_POD_AND_CLAIM_ANNOTATION: &str = "strimzi.io/delete-pod-and-pvc";
+/// How many brokers that share no partition may restart at once.
+pub const RESTARTS_AT_ONCE_ANNOTATION: &str = "karst.io/broker-restarts-at-once";
 /// Keeps a deleted pool until its nodes are gone in order.
 pub const POOL_FINALIZER: &str = "karst.io/nodes-leave-in-order";
 /// Stops Karst from changing anything of a cluster.

@@ -1,24 +1,22 @@
 //! Which nodes a pool runs: what it asks for, less what is not safe to do.
 //!
 //! Nodes come at once. A node goes only when nothing needs it: no partition lives there, or, when it moves to another
-//! pool, every partition is safe without it. Controllers of a formed quorum neither come nor go. An id is given up
-//! only after its pod is gone, so that the same id is never alive twice.
+//! pool, every partition is safe without it; and it has left the quorum, if it was a voter. An id is given up only after
+//! its pod is gone, so that the same id is never alive twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cluster::Pool;
+use crate::health::{self, list};
 use crate::id_list::IdList;
 use crate::ids::NodeId;
 use crate::names::{NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION, SKIP_CHECK_ANNOTATION, is_true};
 use crate::node_ids::{self, Assignment, Demand};
 use crate::notice::Notice;
-use crate::pools::quorum_is_formed;
+use crate::pools::{quorum_is_dynamic, quorum_is_formed};
 use crate::problem::Problem;
 use crate::resolve::Resolved;
-use crate::world::{Answer, PartitionView, World};
-
-/// How many partitions a message names before it only counts.
-const NAMED: usize = 10;
+use crate::world::{Answer, Partitions, World};
 
 /// A pool that is valid, without its nodes.
 #[derive(Debug)]
@@ -51,33 +49,28 @@ pub(crate) fn settle(
     let mut pools = Vec::new();
     for ((checked, demand), assignment) in checked.into_iter().zip(&demands).zip(&assignments) {
         report(&checked, demand, assignment, &mut resolved.notices);
-        let mut guard = Guard { world, pool: &checked.pool.name, awaited: &awaited, resolved };
-        let staying = guard.staying(&assignment.removed);
+        let mut guard = Guard { world, pool: &checked.pool, awaited: &awaited, resolved };
+        let Staying { held, leaving } = guard.staying(&assignment.removed);
         let still_there =
             assignment.removed.iter().filter(|node| is_there(world, &checked.pool.name, **node));
+        let wanted = assignment.kept.len() + assignment.added.len();
         let run: BTreeSet<NodeId> =
-            assignment.kept.iter().chain(&assignment.added).chain(&staying).copied().collect();
+            assignment.kept.iter().chain(&assignment.added).chain(&held).chain(&leaving).copied().collect();
         let ids: BTreeSet<NodeId> = run.iter().chain(still_there).copied().collect();
         let (nodes, ids) = (run.into_iter().collect(), ids.into_iter().collect());
-        pools.push(Pool { nodes, ids, ..checked.pool });
+        pools.push(Pool { nodes, ids, wanted, leaving, ..checked.pool });
     }
     pools
 }
 
-/// What a pool asks for, less what is held whatever Kafka says.
+/// What a pool asks for, less what is held whatever Kafka says: the controllers of a quorum that cannot be changed.
 fn demand(world: &World, checked: &Checked, notices: &mut Vec<Notice>) -> Demand {
     let pool = &checked.pool;
     let mut wanted = if pool.is_going { 0 } else { checked.replicas };
-    if pool.roles.has_controller() && quorum_is_formed(world) && wanted != checked.current.len() {
+    let is_fixed = quorum_is_formed(world) && !quorum_is_dynamic(world);
+    if pool.roles.has_controller() && is_fixed && wanted != checked.current.len() {
         wanted = checked.current.len();
-        notices.push(match pool.is_going {
-            true => Notice::DeletionHeld { pool: pool.name.clone(), nodes: list(&checked.current) },
-            false => Notice::ControllersHeld {
-                pool: pool.name.clone(),
-                wanted: checked.replicas,
-                kept: checked.current.len(),
-            },
-        });
+        notices.push(Notice::ControllersHeld { pool: pool.name.clone(), kept: list(&checked.current) });
     }
     let is_scaled = wanted != checked.current.len();
     Demand {
@@ -140,35 +133,50 @@ fn report(checked: &Checked, demand: &Demand, assignment: &Assignment, notices: 
     }
 }
 
+/// Nodes that are to go and do not go yet.
+#[derive(Debug, Default)]
+struct Staying {
+    /// Something needs them.
+    held: BTreeSet<NodeId>,
+    /// They vote, and have to leave the quorum first.
+    leaving: BTreeSet<NodeId>,
+}
+
 /// Decides which of the nodes that are to go must stay.
 struct Guard<'a> {
     world: &'a World,
-    pool: &'a str,
+    pool: &'a Pool,
     awaited: &'a BTreeSet<NodeId>,
     resolved: &'a mut Resolved,
 }
 
 impl Guard<'_> {
-    fn staying(&mut self, removed: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
-        let skip = is_true(self.world.kafka.metadata.annotations.as_ref(), SKIP_CHECK_ANNOTATION);
+    fn staying(&mut self, removed: &BTreeSet<NodeId>) -> Staying {
         // What is no longer asked for by the pod set was checked before, and is on its way out.
-        let asked: BTreeSet<NodeId> = removed
-            .iter()
-            .copied()
-            .filter(|node| !skip && is_asked_for(self.world, self.pool, *node))
-            .collect();
+        let asked: BTreeSet<NodeId> =
+            removed.iter().copied().filter(|node| is_asked_for(self.world, &self.pool.name, *node)).collect();
+        let held = self.held_by_partitions(&asked);
+        let free = asked.difference(&held).copied().collect();
+        let leaving = self.still_voting(&free);
+        Staying { held, leaving }
+    }
+
+    fn held_by_partitions(&mut self, asked: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
+        let skip = is_true(self.world.kafka.metadata.annotations.as_ref(), SKIP_CHECK_ANNOTATION);
+        let serves =
+            |node: &NodeId| self.pool.roles.has_broker() || runs(self.world, self.pool, *node).broker;
+        let asked: BTreeSet<NodeId> = asked.iter().copied().filter(|node| !skip && serves(node)).collect();
         if asked.is_empty() {
             return asked;
         }
-        match &self.world.answers.partitions {
+        match self.world.answers.partitions_of(&asked) {
             Answer::NotAsked => {
                 self.resolved.partitions_of.extend(&asked);
-                self.resolved.moved.extend(asked.intersection(self.awaited));
                 asked
             }
             Answer::Silent(why) => {
-                let (pool, nodes) = (self.pool.to_owned(), list(&asked));
-                self.resolved.notices.push(Notice::PartitionsUnknown { pool, nodes, why: why.clone() });
+                let (pool, nodes) = (self.pool.name.clone(), list(&asked));
+                self.resolved.notices.push(Notice::PartitionsUnknown { pool, nodes, why });
                 asked
             }
             Answer::Known(partitions) => {
@@ -177,31 +185,64 @@ impl Guard<'_> {
         }
     }
 
-    fn must_stay(&mut self, node: NodeId, partitions: &[PartitionView]) -> bool {
-        let here: Vec<_> = partitions.iter().filter(|partition| partition.replicas.contains(&node)).collect();
-        let pool = self.pool.to_owned();
+    fn must_stay(&mut self, node: NodeId, partitions: &Partitions) -> bool {
+        let pool = self.pool.name.clone();
         if self.awaited.contains(&node) {
             let unsafe_without: Vec<_> =
-                here.into_iter().filter(|partition| !is_safe_without(partition, node)).collect();
+                partitions.on(node).filter(|partition| !health::is_safe_without(partition, node)).collect();
             let stays = !unsafe_without.is_empty();
             if stays {
-                let partitions = name(&unsafe_without);
+                let partitions = health::name(&unsafe_without);
                 self.resolved.notices.push(Notice::MoveHeld { pool, node, partitions });
             }
             return stays;
         }
+        let here: Vec<_> = partitions.on(node).collect();
         let stays = !here.is_empty();
         if stays {
-            self.resolved.notices.push(Notice::PartitionsHere { pool, node, partitions: name(&here) });
+            let partitions = health::name(&here);
+            self.resolved.notices.push(Notice::PartitionsHere { pool, node, partitions });
         }
         stays
     }
+
+    /// Nodes that vote, or may do so as far as anybody can tell.
+    fn still_voting(&mut self, nodes: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
+        let votes =
+            |node: &NodeId| self.pool.roles.has_controller() || runs(self.world, self.pool, *node).controller;
+        let nodes: BTreeSet<NodeId> = nodes.iter().copied().filter(votes).collect();
+        if nodes.is_empty() {
+            return nodes;
+        }
+        match &self.world.answers.quorum {
+            Answer::NotAsked => {
+                self.resolved.asks_quorum = true;
+                nodes
+            }
+            Answer::Silent(why) => {
+                let (pool, nodes_) = (self.pool.name.clone(), list(&nodes));
+                self.resolved.notices.push(Notice::QuorumUnknown { pool, nodes: nodes_, why: why.clone() });
+                nodes
+            }
+            Answer::Known(quorum) => {
+                nodes.into_iter().filter(|node| quorum.has_voter(*node) || !quorum.is_committed).collect()
+            }
+        }
+    }
 }
 
-/// Would the partition keep its data and take writes while the node starts empty?
-fn is_safe_without(partition: &PartitionView, node: NodeId) -> bool {
-    let others = partition.in_sync.iter().filter(|other| **other != node).count();
-    others >= partition.min_in_sync.max(1)
+/// What a node's pod does now, whatever its pool asks for.
+struct Runs {
+    controller: bool,
+    broker: bool,
+}
+
+fn runs(world: &World, pool: &Pool, node: NodeId) -> Runs {
+    let pod = world.pods.get(&world.key.pod(&pool.name, node));
+    Runs {
+        controller: pod.is_some_and(|pod| pod.runs_controller()),
+        broker: pod.is_some_and(|pod| pod.runs_broker()),
+    }
 }
 
 /// Does the pool's pod set ask for the node's pod?
@@ -213,16 +254,4 @@ fn is_asked_for(world: &World, pool: &str, node: NodeId) -> bool {
 /// Is anything of the node's pod there, or about to be?
 fn is_there(world: &World, pool: &str, node: NodeId) -> bool {
     world.pods.contains_key(&world.key.pod(pool, node)) || is_asked_for(world, pool, node)
-}
-
-fn list(ids: &BTreeSet<NodeId>) -> String {
-    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-fn name(partitions: &[&PartitionView]) -> String {
-    let named: Vec<_> = partitions.iter().take(NAMED).map(ToString::to_string).collect();
-    match partitions.len().saturating_sub(NAMED) {
-        0 => named.join(", "),
-        more => format!("{} and {more} more", named.join(", ")),
-    }
 }

@@ -39,17 +39,65 @@ pub enum Notice {
         /// The pools.
         pools: Vec<String>,
     },
-    /// A change of the controllers of a formed quorum.
+    /// A change of the controllers of a static quorum.
     #[error(
-        "pool '{pool}' asks for {wanted} controllers and keeps {kept}: the controllers of a running cluster cannot be changed yet"
+        "pool '{pool}' keeps its controllers {kept}: the voters of a static quorum cannot change; migrate it to a dynamic quorum first"
     )]
     ControllersHeld {
         /// The pool.
         pool: String,
-        /// What was asked for.
-        wanted: usize,
-        /// What stays.
-        kept: usize,
+        /// Its nodes.
+        kept: String,
+    },
+    /// Controllers that are to go, and the quorum does not say whether they vote.
+    #[error(
+        "nodes {nodes} of pool '{pool}' are to go and stay, because the quorum does not say whether they vote ({why})"
+    )]
+    QuorumUnknown {
+        /// The pool.
+        pool: String,
+        /// The nodes.
+        nodes: String,
+        /// What came instead of an answer.
+        why: String,
+    },
+    /// A voter that is to leave and cannot.
+    #[error(
+        "controller {node} is to leave the quorum and stays: of the {left} voters that would remain only {healthy} are up and caught up; not so: {voters}"
+    )]
+    VoterStays {
+        /// The voter.
+        node: NodeId,
+        /// How many would remain.
+        left: usize,
+        /// How many of them are healthy.
+        healthy: usize,
+        /// Those that are not.
+        voters: String,
+    },
+    /// A change of the quorum that Kafka did not make.
+    #[error("{change}, but Kafka did not do it: {why}; it is tried again")]
+    QuorumChangeFailed {
+        /// The change.
+        change: String,
+        /// What Kafka said.
+        why: String,
+    },
+    /// A pod that is to restart and cannot.
+    #[error("pod {pod} is to restart and does not yet: {why}")]
+    RestartHeld {
+        /// The pod.
+        pod: String,
+        /// What keeps it.
+        why: String,
+    },
+    /// A pod that does not come back.
+    #[error("no other pod is restarted before pod {pod} is ready: {why}")]
+    RollStopped {
+        /// The pod.
+        pod: String,
+        /// What is wrong with it.
+        why: String,
     },
     /// Nodes that are to go, and still have partitions.
     #[error(
@@ -107,25 +155,15 @@ pub enum Notice {
         /// What was done instead, and why.
         what: String,
     },
-    /// Controllers of a pool that is to be deleted.
-    #[error(
-        "pool '{pool}' is to be deleted and stays with its controllers {nodes}: the controllers of a running cluster cannot be changed yet"
-    )]
-    DeletionHeld {
-        /// The pool.
-        pool: String,
-        /// Its nodes.
-        nodes: String,
-    },
     /// A change of roles.
-    #[error(
-        "pool '{pool}' keeps its roles ({kept}): changing the roles of running nodes is not possible yet"
-    )]
+    #[error("pool '{pool}' keeps its roles ({kept}): {why}")]
     RolesHeld {
         /// The pool.
         pool: String,
         /// The roles its nodes run with.
         kept: String,
+        /// What is in the way.
+        why: String,
     },
     /// A change of storage.
     #[error(
@@ -142,12 +180,6 @@ pub enum Notice {
     PoolGone {
         /// Its pod set.
         pod_set: String,
-    },
-    /// Nodes that run with old settings.
-    #[error("these pods run with older settings than asked for, and take the new ones when they restart (Karst does not restart them by itself yet): {}", pods.join(", "))]
-    PodsOutdated {
-        /// The pods.
-        pods: Vec<String>,
     },
     /// Controllers in a number that buys nothing.
     #[error("{count} controllers survive the loss of {survives}, no more than {fewer} would; use an odd number, 3 or 5", survives = (count - 1) / 2, fewer = count - 1)]
@@ -181,23 +213,33 @@ impl Notice {
             Self::SettingsLeftOut { .. } => "ForbiddenSettings",
             Self::ListenerLeftOut { .. } => "ListenerNotServed",
             Self::PoolsNotUsed { .. } => "PoolsNotUsed",
-            Self::ControllersHeld { .. } | Self::RolesHeld { .. } | Self::DeletionHeld { .. } => "ChangeHeld",
+            Self::ControllersHeld { .. } | Self::RolesHeld { .. } => "ChangeHeld",
+            Self::QuorumUnknown { .. } | Self::VoterStays { .. } => "QuorumChangeHeld",
+            Self::QuorumChangeFailed { .. } => "QuorumChangeFailed",
+            Self::RestartHeld { .. } => "RestartHeld",
+            Self::RollStopped { .. } => "RollingUpdateStopped",
             Self::PartitionsHere { .. } | Self::PartitionsUnknown { .. } => "ScaleDownPreventionCheck",
             Self::MoveHeld { .. } => "MoveHeld",
             Self::IdsAwaited { .. } => "NodeIdsAwaited",
             Self::IdsIgnored { .. } => IDS_IGNORED,
             Self::StorageHeld { .. } | Self::SingleEphemeral { .. } => "KafkaStorage",
             Self::PoolGone { .. } => "PoolGone",
-            Self::PodsOutdated { .. } => "PodsOutdated",
             Self::EvenControllers { .. } => "KafkaKRaftControllerNodeCount",
             Self::ReplicationUnset { key: "min.insync.replicas", .. } => "KafkaMinInsyncReplicas",
             Self::ReplicationUnset { .. } => "KafkaDefaultReplicationFactor",
         }
     }
 
-    /// Does it go away when partitions move?
-    pub fn waits_for_partitions(&self) -> bool {
-        matches!(self, Self::PartitionsHere { .. } | Self::PartitionsUnknown { .. } | Self::MoveHeld { .. })
+    /// Does it go away when partitions move, or Kafka answers again?
+    pub fn waits_for_kafka(&self) -> bool {
+        matches!(
+            self,
+            Self::PartitionsHere { .. }
+                | Self::PartitionsUnknown { .. }
+                | Self::MoveHeld { .. }
+                | Self::RolesHeld { .. }
+                | Self::QuorumUnknown { .. }
+        )
     }
 
     /// The pool it is about, when it is about one.
@@ -209,7 +251,7 @@ impl Notice {
             | Self::MoveHeld { pool, .. }
             | Self::IdsAwaited { pool, .. }
             | Self::IdsIgnored { pool, .. }
-            | Self::DeletionHeld { pool, .. }
+            | Self::QuorumUnknown { pool, .. }
             | Self::RolesHeld { pool, .. }
             | Self::StorageHeld { pool } => Some(pool),
             Self::FieldsIgnored { pool, .. } => pool.as_deref(),

@@ -2,7 +2,7 @@
 //!
 //! Nothing here waits, reads a clock or talks to anybody. The order of a pass can be read here and nowhere else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Node, Pool};
+use crate::cluster::{Cluster, Pool};
 use crate::identity::{self, Identity};
+use crate::ids::NodeId;
 use crate::names::{CLUSTER_LABEL, ClusterKey, PAUSE_ANNOTATION, is_true};
 use crate::notice::Notice;
 use crate::objects::Render;
 use crate::problem::Problem;
-use crate::quorum::StorageFormat;
 use crate::status::{self, Progress};
-pub use crate::steps::{Fact, Plan, Protection, Questions, Removal};
-use crate::world::World;
-use crate::{config, ignored, pods, removals, resolve};
+pub use crate::steps::{Fact, Mark, Plan, Protection, Questions, Removal};
+use crate::world::{Trouble, World};
+use crate::{config, ignored, membership, pods, removals, resolve, rolling};
 
-/// How soon to look again when Kafka did not answer.
-const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// How soon to look at the quorum again. It does not tell when a voter is lost.
+const LOOK_AT_QUORUM_AGAIN: Duration = Duration::from_secs(10);
 
 /// How soon to look again whether partitions have left a node. Kafka does not tell.
 const LOOK_AT_PARTITIONS_AGAIN: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     plan.notices.extend(notices(world, resolved.cluster.as_ref()));
     plan.problems = resolved.problems;
     let pool_problems = resolved.pool_problems;
-    let (partitions_of, moved) = (resolved.partitions_of, resolved.moved);
+    let (partitions_of, asks_quorum) = (resolved.partitions_of, resolved.asks_quorum);
     let Some(cluster) = resolved.cluster else {
         let progress = Progress::held_by(&plan.problems);
         report_pools(&mut plan, world, None, &pool_problems)?;
@@ -72,15 +72,13 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     plan.facts = missing_facts(world, &cluster, &identity);
 
     // Kafka's own word, where a decision needs it.
-    plan.questions.quorum = ask_quorum(&mut plan.look_again, world, &cluster, &identity);
-    if !partitions_of.is_empty() {
-        plan.questions.partitions_of = partitions_of;
-        plan.questions.moved = moved;
-        plan.questions.brokers = broker_hosts(world, &cluster);
+    plan.questions = first_questions(world, &cluster, asks_quorum, partitions_of);
+    if world.answers.partitions.was_asked() || world.answers.quorum.was_asked() {
+        let blocked = plan.notices.iter().any(Notice::waits_for_kafka);
+        plan.look_soon(blocked.then_some(LOOK_AT_PARTITIONS_AGAIN));
     }
-    if world.answers.partitions.was_asked() {
-        let blocked = plan.notices.iter().any(Notice::waits_for_partitions);
-        plan.look_again = plan.look_again.or(blocked.then_some(LOOK_AT_PARTITIONS_AGAIN));
+    if has_formed(world) {
+        plan.look_soon(Some(LOOK_AT_QUORUM_AGAIN));
     }
 
     // Objects.
@@ -91,7 +89,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
             world,
             cluster_id: &identity.cluster_id,
             initial: identity.initial.as_ref(),
-            bootstrap_servers: identity.bootstrap_servers(&cluster),
+            bootstrap_servers: cluster.bootstrap_servers(),
         };
         wanted.extend(render.nodes()?);
         plan.removals = removals::of(world, &cluster, &pool_problems);
@@ -103,9 +101,21 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         }
     }
 
+    // The quorum, then the pods that restart: only what is written already can be restarted into.
+    if plan.facts.is_empty() {
+        join_and_leave(&mut plan, world, &cluster);
+    }
+    if plan.facts.is_empty() && plan.objects.is_empty() {
+        plan.marks = rolling::marks(world, &cluster);
+        roll(&mut plan, world, &cluster);
+    }
+
     // Status.
     let progress = if pool_problems.is_empty() {
-        status::progress(world, &cluster)
+        match status::progress(world, &cluster) {
+            Progress::Ready if !plan.objects.is_empty() || !plan.marks.is_empty() => Progress::Applying,
+            progress => progress,
+        }
     } else {
         let problems = pool_problems.iter().flat_map(|(pool, problems)| {
             problems
@@ -140,7 +150,6 @@ fn notices(world: &World, cluster: Option<&Cluster>) -> Vec<Notice> {
     if !keys.is_empty() {
         notices.push(Notice::SettingsLeftOut { keys });
     }
-    notices.extend(status::outdated(world));
     notices.extend(cluster.map(|cluster| advice(world, cluster)).unwrap_or_default());
     notices
 }
@@ -183,7 +192,10 @@ fn missing_facts(world: &World, cluster: &Cluster, identity: &Identity) -> Vec<F
         .collect();
     let nodes: Vec<_> = pools
         .iter()
-        .filter(|(pool, status)| status.node_ids.as_ref() != Some(&id_list(pool)) || status.roles.is_none())
+        .filter(|(pool, status)| {
+            status.node_ids.as_ref() != Some(&id_list(pool))
+                || status.roles.as_ref() != Some(&pool.roles.to_api())
+        })
         .map(|(pool, _)| Fact::PoolNodes {
             pool: pool.name.clone(),
             status: json!({ "nodeIds": id_list(pool), "roles": pool.roles.to_api() }),
@@ -214,41 +226,77 @@ fn id_list(pool: &Pool) -> Vec<i32> {
     pool.ids.iter().map(|id| id.0).collect()
 }
 
-/// The quorum is asked only when its answer changes something: a controller that still formats as an initial one
-/// serves already, the metadata version is not known yet, or nobody remembers who formed the quorum.
-fn ask_quorum(
-    look_again: &mut Option<Duration>,
+fn has_formed(world: &World) -> bool {
+    world.pods.values().any(|pod| pod.is_serving() && pod.runs_controller())
+}
+
+/// What is to be asked before anything else is decided. The quorum is asked whenever somebody could answer.
+fn first_questions(
     world: &World,
     cluster: &Cluster,
-    identity: &Identity,
-) -> Vec<String> {
-    let controllers = cluster.controllers();
-    let serves = |node: Node<'_>| world.pods.get(&cluster.pod_name(node)).is_some_and(|pod| pod.is_serving());
-    let formats_initially = |node: Node<'_>| {
-        let map = world.config_maps.get(&cluster.pod_name(node));
-        map.is_some_and(|map| map.storage_format.as_deref() == Some(StorageFormat::Initial.as_str()))
+    asks_quorum: bool,
+    partitions_of: BTreeSet<NodeId>,
+) -> Questions {
+    let mut questions = Questions::default();
+    if (asks_quorum || has_formed(world)) && !world.answers.quorum.was_asked() {
+        questions.quorum = controller_hosts(world, cluster);
+    }
+    questions.ask_partitions(partitions_of, || broker_hosts(world, cluster));
+    questions
+}
+
+/// Who votes next, or no longer.
+fn join_and_leave(plan: &mut Plan, world: &World, cluster: &Cluster) {
+    let Some(quorum) = world.answers.quorum.known() else { return };
+    let membership = membership::next(world, cluster, quorum);
+    plan.change = membership.change;
+    plan.notices.extend(membership.notices);
+    plan.look_soon(membership.look_again);
+    // What just failed gets a pause, and is told.
+    let failed = world.trouble.as_ref().filter(|trouble| Some(&trouble.change) == plan.change.as_ref());
+    if let Some(Trouble { change, why, until }) = failed {
+        plan.notices.push(Notice::QuorumChangeFailed { change: change.to_string(), why: why.clone() });
+        if let Ok(pause) = Duration::try_from(until.duration_since(world.now))
+            && !pause.is_zero()
+        {
+            plan.change = None;
+            plan.look_again = Some(pause);
+        }
+    }
+}
+
+/// Which pods restart now. While the quorum changes, its members stay.
+fn roll(plan: &mut Plan, world: &World, cluster: &Cluster) {
+    let roll = rolling::next(world, cluster);
+    plan.notices.extend(roll.notices);
+    plan.look_soon(roll.look_again);
+    if roll.asks_quorum {
+        plan.questions.quorum = controller_hosts(world, cluster);
+    }
+    plan.questions.ask_partitions(roll.partitions_of, || broker_hosts(world, cluster));
+    plan.restarts = roll.restarts;
+    if plan.change.is_some() {
+        plan.restarts
+            .retain(|restart| world.pods.get(&restart.pod).is_some_and(|pod| !pod.runs_controller()));
+    }
+}
+
+/// Where the quorum can be asked: at controllers that serve, or, when none does, at any.
+fn controller_hosts(world: &World, cluster: &Cluster) -> Vec<String> {
+    let running = |serving: bool| {
+        let pods = world.pods.iter().filter(move |(_, pod)| {
+            pod.runs_controller() && !pod.meta.deleting && (pod.is_serving() || !serving)
+        });
+        pods.map(|(name, _)| world.key.pod_host(name, &cluster.domain)).collect::<Vec<_>>()
     };
-    let version_unknown =
-        world.kafka.status.as_ref().is_none_or(|status| status.kafka_metadata_version.is_none());
-    let wanted = controllers.iter().any(|node| serves(*node) && formats_initially(*node))
-        || (cluster.nodes().all(serves) && version_unknown)
-        || (identity.initial.is_none() && controllers.iter().any(|node| serves(*node)));
-    if !wanted {
-        return Vec::new();
-    }
-    if world.answers.quorum.was_asked() {
-        *look_again = Some(ASK_AGAIN);
-        return Vec::new();
-    }
-    controllers.into_iter().map(|node| cluster.host(node)).collect()
+    let serving = running(true);
+    if serving.is_empty() { running(false) } else { serving }
 }
 
 /// Brokers that serve, and so can be asked.
 fn broker_hosts(world: &World, cluster: &Cluster) -> Vec<String> {
-    let brokers = cluster.nodes().filter(|node| node.pool.roles.has_broker());
-    let serving =
-        brokers.filter(|node| world.pods.get(&cluster.pod_name(*node)).is_some_and(|pod| pod.is_serving()));
-    serving.map(|node| cluster.host(node)).collect()
+    let serving = world.pods.iter().filter(|(_, pod)| pod.runs_broker() && pod.is_serving());
+    serving.map(|(name, _)| world.key.pod_host(name, &cluster.domain)).collect()
 }
 
 fn report_pools(

@@ -25,6 +25,7 @@ use crate::names::{
 use crate::objects::Render;
 use crate::properties::Properties;
 use crate::quorum::CONTROLLER_PORT;
+use crate::revision;
 use crate::storage::{Disk, Medium};
 use crate::template::{ContainerTemplate, PodTemplate};
 
@@ -43,7 +44,7 @@ pub fn render(
 ) -> Result<serde_json::Value, serde_json::Error> {
     let mut pod =
         Pod { metadata: metadata(context, node, config)?, spec: Some(spec(context, node)), ..Pod::default() };
-    let revision = Digest::of(&pod)?.short();
+    let revision = revision::of(&pod)?;
     pod.metadata.annotations.get_or_insert_default().insert(REVISION_ANNOTATION.to_owned(), revision);
     serde_json::to_value(pod)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use karst_api as api;
 
-use crate::cluster::{Pool, Roles};
+use crate::cluster::Pool;
 use crate::identity;
 use crate::ids::NodeId;
 use crate::names::{self, NODE_POOLS_ANNOTATION, STORAGE_ANNOTATION};
@@ -15,6 +15,7 @@ use crate::problem::Problem;
 use crate::quantity::Quantity;
 use crate::quorum::{InitialController, InitialControllers};
 use crate::resolve::{Resolved, too_long};
+use crate::roles;
 use crate::storage::Storage;
 use crate::template::{self, Template};
 use crate::world::{PodSetView, World};
@@ -76,7 +77,7 @@ pub(crate) fn resolve(world: &World, resolved: &mut Resolved) -> Vec<Pool> {
     let mut checked = Vec::new();
     let mut refused = BTreeSet::new();
     for wanted in &wanted {
-        match check(world, wanted, &mut resolved.notices) {
+        match check(world, wanted, resolved) {
             Ok(pool) => checked.push(pool),
             Err(problems) => {
                 refused.extend(current_ids(world, wanted));
@@ -169,15 +170,15 @@ fn taken_ids(world: &World, refused: BTreeSet<NodeId>) -> BTreeSet<NodeId> {
     refused.into_iter().chain(in_pod_sets).chain(in_pods).chain(in_pools).collect()
 }
 
-fn check(world: &World, wanted: &Wanted<'_>, notices: &mut Vec<Notice>) -> Result<Checked, Vec<Problem>> {
+fn check(world: &World, wanted: &Wanted<'_>, resolved: &mut Resolved) -> Result<Checked, Vec<Problem>> {
     let mut problems = pool_name_problems(world, wanted);
     problems.extend(resource_problems(wanted.resources));
     problems.extend(cluster_id_problem(world, wanted));
-    let roles = held_roles(world, wanted, notices);
+    let roles = roles::held(world, wanted.name, wanted.roles, wanted.status, resolved);
     if roles.is_none() {
         problems.push(Problem::NoRoles);
     }
-    let written = held_storage(world, wanted, notices);
+    let written = held_storage(world, wanted, &mut resolved.notices);
     let storage =
         Storage::parse(wanted.storage_field, &written).map_err(|problem| problems.push(problem)).ok();
     let replicas = usize::try_from(wanted.replicas)
@@ -203,6 +204,8 @@ fn check(world: &World, wanted: &Wanted<'_>, notices: &mut Vec<Notice>) -> Resul
             jvm_options: wanted.jvm_options.cloned(),
             template,
             nodes: Vec::new(),
+            wanted: 0,
+            leaving: BTreeSet::new(),
             ids: Vec::new(),
             is_going: meta.is_some_and(|meta| meta.deletion_timestamp.is_some()),
             has_resource: wanted.resource.is_some(),
@@ -249,17 +252,6 @@ fn cluster_id_problem(world: &World, wanted: &Wanted<'_>) -> Option<Problem> {
     })
 }
 
-/// The roles that nodes run with stay as they are.
-fn held_roles(world: &World, wanted: &Wanted<'_>, notices: &mut Vec<Notice>) -> Option<Roles> {
-    let asked = Roles::parse(wanted.roles);
-    let runs = running(world, wanted.name).is_some();
-    let kept = wanted.status.and_then(|status| Roles::parse(status.roles.as_deref()?)).filter(|_| runs);
-    if let Some(kept) = kept.filter(|kept| Some(*kept) != asked) {
-        notices.push(Notice::RolesHeld { pool: wanted.name.to_owned(), kept: kept.to_string() });
-    }
-    kept.or(asked)
-}
-
 /// The storage that nodes run with stays as it is. The pod set remembers it.
 fn held_storage(world: &World, wanted: &Wanted<'_>, notices: &mut Vec<Notice>) -> api::Storage {
     let kept: Option<api::Storage> = running(world, wanted.name)
@@ -284,4 +276,9 @@ pub(crate) fn quorum_is_formed(world: &World) -> bool {
         || status.is_some_and(|status| status.cluster_id.is_some());
     let is_known = status.is_some_and(|status| status.initial_controllers.is_some());
     is_known || (is_remembered && identity::has_remains(world))
+}
+
+/// Can the voters of the cluster's quorum change while it runs? Only such a quorum has a list of initial controllers.
+pub(crate) fn quorum_is_dynamic(world: &World) -> bool {
+    world.kafka.status.as_ref().is_some_and(|status| status.initial_controllers.is_some())
 }

@@ -52,12 +52,6 @@ impl InitialControllers {
         text.split(',').map(parse_entry).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The addresses by which every node finds the quorum.
-    pub fn bootstrap_servers(&self) -> String {
-        let addresses = self.iter().map(|controller| format!("{}:{CONTROLLER_PORT}", controller.host));
-        addresses.collect::<Vec<_>>().join(",")
-    }
-
     /// The controllers, in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = &InitialController> {
         self.0.iter()
@@ -152,7 +146,15 @@ mod tests {
     }
 
     fn kafka(voters: Vec<Replica>) -> QuorumView {
-        QuorumView { voters, metadata_level: None }
+        QuorumView {
+            leader: NodeId(3),
+            epoch: 1,
+            voters,
+            observers: Vec::new(),
+            is_dynamic: true,
+            is_committed: true,
+            metadata_level: None,
+        }
     }
 
     #[test]
@@ -182,7 +184,7 @@ mod tests {
         let list = two();
         let directory = list.get(NodeId(3)).map(|controller| controller.directory);
         let seen = |directory, takes_part| {
-            let voters = vec![Replica { node: NodeId(3), directory, takes_part }];
+            let voters = vec![Replica { node: NodeId(3), directory, takes_part, behind: None }];
             storage_format(NodeId(3), Some(&list), Some("initial"), true, Some(&kafka(voters)))
         };
         assert_eq!(storage_format(NodeId(3), Some(&list), None, false, None), StorageFormat::Initial);

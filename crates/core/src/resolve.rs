@@ -25,10 +25,10 @@ pub struct Resolved {
     pub pool_problems: BTreeMap<String, Vec<Problem>>,
     /// What is done otherwise than asked.
     pub notices: Vec<Notice>,
-    /// Nodes that are to go, if no partition lives there: Kafka must be asked.
+    /// Nodes that are to go, or to stop serving, if no partition lives there: Kafka must be asked.
     pub partitions_of: BTreeSet<NodeId>,
-    /// Those of them that move to another pool.
-    pub moved: BTreeSet<NodeId>,
+    /// Must the quorum be asked, because nodes that may vote are to go?
+    pub asks_quorum: bool,
 }
 
 /// Reads the resources, checks them, and holds what must not change while it runs.
@@ -116,7 +116,7 @@ fn check_cluster(world: &World, pools: &[Pool], resolved: &mut Resolved) {
         }
         return;
     }
-    let has = |role: fn(Roles) -> bool| pools.iter().any(|pool| role(pool.roles) && !pool.nodes.is_empty());
+    let has = |role: fn(Roles) -> bool| pools.iter().any(|pool| role(pool.roles) && pool.wanted > 0);
     if !has(Roles::has_controller) {
         resolved.problems.push(Problem::NoController);
     }

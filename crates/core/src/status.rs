@@ -3,6 +3,8 @@
 //! A status is written only when it says something else than before. The durable facts (`clusterId`,
 //! `initialControllers`, `nodeIds`) are never part of it: they are written on their own, under a precondition.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use serde::Serialize;
@@ -11,6 +13,7 @@ use crate::cluster::Cluster;
 use crate::names::{ClusterKey, KAFKA_VERSION_ANNOTATION, NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION};
 use crate::notice::{IDS_IGNORED, Notice};
 use crate::problem::Problem;
+use crate::rolling;
 use crate::versions;
 use crate::world::World;
 
@@ -19,6 +22,13 @@ use crate::world::World;
 pub enum Progress {
     /// As it was asked for.
     Ready,
+    /// It serves, and what was asked for is being written.
+    Applying,
+    /// It serves, while its pods restart one after the other.
+    Rolling {
+        /// How far that is.
+        message: String,
+    },
     /// On its way; says what it waits for.
     Underway {
         /// Reason of the condition.
@@ -50,7 +60,8 @@ impl Progress {
 
     fn conditions(&self) -> Vec<api::Condition> {
         match self {
-            Self::Ready => vec![condition("Ready", true, None)],
+            Self::Ready | Self::Applying => vec![condition("Ready", true, None)],
+            Self::Rolling { message } => vec![condition("Ready", true, Some(("RollingUpdate", message)))],
             Self::Paused => vec![condition("ReconciliationPaused", true, None)],
             Self::Underway { reason, message } => not_ready(reason, message),
             Self::Refused(problems) => {
@@ -104,15 +115,19 @@ fn since(
     conditions
 }
 
+/// How long a pod that is replaced may take before its absence counts.
+const RESTART_TIME: Duration = Duration::from_secs(300);
+/// A pod this much younger than its node's settings is not the node's first.
+const NOT_THE_FIRST: Duration = Duration::from_secs(5);
+
 /// How far the nodes are.
 pub fn progress(world: &World, cluster: &Cluster) -> Progress {
-    let mut waiting = Vec::new();
-    let mut total = 0;
+    let (mut waiting, mut restarting) = (Vec::new(), Vec::new());
     for node in cluster.nodes() {
-        total += 1;
         let name = cluster.pod_name(node);
         match world.pods.get(&name) {
             Some(pod) if pod.is_serving() => {}
+            _ if was_ready(world) && is_restarting(world, &name) => restarting.push(name),
             Some(pod) => waiting.push(match &pod.stuck {
                 Some(why) => format!("{name} ({why})"),
                 None => name,
@@ -121,8 +136,10 @@ pub fn progress(world: &World, cluster: &Cluster) -> Progress {
         }
     }
     if waiting.is_empty() {
-        return Progress::Ready;
+        return rolling_or_ready(world, cluster, &restarting);
     }
+    waiting.extend(restarting);
+    let total = cluster.nodes().count();
     let reason = match world.kafka.status.as_ref().and_then(|status| status.kafka_version.as_ref()) {
         Some(_) => "NodesNotReady",
         None => "Creating",
@@ -132,16 +149,40 @@ pub fn progress(world: &World, cluster: &Cluster) -> Progress {
     Progress::Underway { reason, message }
 }
 
-/// Pods that run another version of themselves than the one that is asked for.
-pub fn outdated(world: &World) -> Option<Notice> {
-    let wanted = |pod: &str| world.pod_sets.values().find_map(|set| set.pods.get(pod));
-    let pods: Vec<_> = world
-        .pods
-        .iter()
-        .filter(|(name, pod)| wanted(name).is_some_and(|wanted| !pod.is_current(wanted)))
-        .map(|(name, _)| name.clone())
-        .collect();
-    (!pods.is_empty()).then_some(Notice::PodsOutdated { pods })
+fn rolling_or_ready(world: &World, cluster: &Cluster, restarting: &[String]) -> Progress {
+    let due: Vec<_> = rolling::due(world, cluster).iter().map(|due| due.pod.meta.name.clone()).collect();
+    match (restarting, due.as_slice()) {
+        ([], []) => Progress::Ready,
+        ([], due) => Progress::Rolling { message: format!("pods that are to restart: {}", due.join(", ")) },
+        (now, []) => Progress::Rolling { message: format!("restarting {}", now.join(", ")) },
+        (now, due) => Progress::Rolling {
+            message: format!("restarting {}; pods that are to restart: {}", now.join(", "), due.join(", ")),
+        },
+    }
+}
+
+fn was_ready(world: &World) -> bool {
+    let conditions = world.kafka.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| {
+        condition.type_.as_deref() == Some("Ready") && condition.status.as_deref() == Some("True")
+    })
+}
+
+/// Is the pod of a node that ran before about to come back? One that is stuck, or takes too long, is not.
+fn is_restarting(world: &World, pod: &str) -> bool {
+    let settings = world.config_maps.get(pod).and_then(|map| map.meta.created);
+    let Some(settings) = settings else { return false };
+    let after = |time: Timestamp, start: Timestamp| {
+        Duration::try_from(time.duration_since(start)).unwrap_or_default()
+    };
+    match world.pods.get(pod) {
+        None => after(world.now, settings) > NOT_THE_FIRST,
+        Some(pod) if pod.stuck.is_some() => false,
+        Some(pod) if pod.meta.deleting => true,
+        Some(pod) => pod.meta.created.is_some_and(|created| {
+            after(created, settings) > NOT_THE_FIRST && after(world.now, created) < RESTART_TIME
+        }),
+    }
 }
 
 /// Do all nodes run this version?

@@ -8,9 +8,11 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::ids::NodeId;
+use crate::membership::Change;
 use crate::notice::Notice;
 use crate::objects::Object;
 use crate::problem::Problem;
+use crate::rolling::Restart;
 use crate::status::Progress;
 
 /// Something that must be durable before anything is built on it.
@@ -88,6 +90,12 @@ pub struct Plan {
     pub objects: Vec<Object>,
     /// Objects to delete.
     pub removals: Vec<Removal>,
+    /// Pods to replace.
+    pub restarts: Vec<Restart>,
+    /// Pods that a pod set's annotation asks to restart: they are marked, then the annotation goes.
+    pub marks: Vec<Mark>,
+    /// A change of the quorum.
+    pub change: Option<Change>,
     /// Pools whose deletion is to wait from now on, or no longer.
     pub protections: BTreeMap<String, Protection>,
     /// What to ask Kafka, because its answer changes this plan.
@@ -106,6 +114,15 @@ pub struct Plan {
     pub look_again: Option<Duration>,
 }
 
+/// All pods of a pod set are to restart, because its annotation says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mark {
+    /// The pod set.
+    pub pod_set: String,
+    /// Its pods: name and uid.
+    pub pods: Vec<(String, String)>,
+}
+
 /// What to ask Kafka, and where.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Questions {
@@ -113,13 +130,27 @@ pub struct Questions {
     pub quorum: Vec<String>,
     /// Ask for the partitions on these nodes.
     pub partitions_of: BTreeSet<NodeId>,
-    /// For partitions on these, ask also how many complete copies a write needs.
-    pub moved: BTreeSet<NodeId>,
     /// Where brokers can be asked.
     pub brokers: Vec<String>,
 }
 
+impl Plan {
+    /// Looks again at this time at the latest.
+    pub(crate) fn look_soon(&mut self, pause: Option<Duration>) {
+        self.look_again = self.look_again.into_iter().chain(pause).min();
+    }
+}
+
 impl Questions {
+    /// Adds nodes whose partitions are to be asked for. Without a broker that serves there is nobody to ask, and that is
+    /// what will be answered.
+    pub(crate) fn ask_partitions(&mut self, nodes: BTreeSet<NodeId>, brokers: impl FnOnce() -> Vec<String>) {
+        if !nodes.is_empty() {
+            self.partitions_of.extend(nodes);
+            self.brokers = brokers();
+        }
+    }
+
     /// Is there nothing to ask?
     pub fn is_empty(&self) -> bool {
         self.quorum.is_empty() && self.partitions_of.is_empty()

@@ -6,13 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 
 use crate::digest::Digest;
 use crate::ids::{DirectoryId, Entropy, NodeId};
-use crate::names::{ClusterKey, MANAGED_BY, MANAGED_BY_LABEL};
+use crate::membership::Change;
+use crate::names::{
+    BROKER_ROLE_LABEL, CONTROLLER_ROLE_LABEL, ClusterKey, MANAGED_BY, MANAGED_BY_LABEL, REVISION_ANNOTATION,
+};
 
 /// Who an object is, without the parts nobody looks at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,6 +33,8 @@ pub struct Meta {
     pub annotations: BTreeMap<String, String>,
     /// The uids of its owners.
     pub owners: Vec<String>,
+    /// When it was made.
+    pub created: Option<Timestamp>,
     /// Was its deletion asked for?
     pub deleting: bool,
 }
@@ -108,6 +114,8 @@ pub struct PodView {
     pub phase: String,
     /// Does it say it is useful?
     pub ready: bool,
+    /// Since when that is so.
+    pub since: Option<Timestamp>,
     /// Why it does not run, when Kubernetes says so.
     pub stuck: Option<String>,
 }
@@ -118,18 +126,39 @@ impl PodView {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
 
+    /// The fingerprint of the description it was made from.
+    pub fn revision(&self) -> Option<&str> {
+        self.meta.annotations.get(REVISION_ANNOTATION).map(String::as_str)
+    }
+
     /// Was it made from this description?
     pub fn is_current(&self, wanted: &WantedPod) -> bool {
-        self.meta.annotations.get(crate::names::REVISION_ANNOTATION) == wanted.revision.as_ref()
+        self.revision() == wanted.revision.as_deref()
     }
 
     /// Does it serve, and is it to stay?
     pub fn is_serving(&self) -> bool {
         self.ready && !self.meta.deleting
     }
+
+    /// Does it run the controller role? What the spec asks for may differ while roles change.
+    pub fn runs_controller(&self) -> bool {
+        self.has_role(CONTROLLER_ROLE_LABEL)
+    }
+
+    /// Does it run the broker role?
+    pub fn runs_broker(&self) -> bool {
+        self.has_role(BROKER_ROLE_LABEL)
+    }
+
+    fn has_role(&self, label: &str) -> bool {
+        self.meta.labels.get(label).is_some_and(|value| value == "true")
+    }
 }
 
 /// One voter or observer, as the quorum's leader sees it.
+///
+/// Node and disk together say who it is: one node can be listed twice, with the disk it lost and the one it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replica {
     /// Its node.
@@ -138,18 +167,44 @@ pub struct Replica {
     pub directory: Option<DirectoryId>,
     /// Is it the leader, or did it ever fetch from this one?
     pub takes_part: bool,
+    /// For how long it has been lacking records that the leader has. `None` when it never had them all.
+    pub behind: Option<Duration>,
+}
+
+impl Replica {
+    /// Does it have what the leader has, within the time that Kafka itself allows?
+    pub fn is_caught_up(&self, limit: Duration) -> bool {
+        self.behind.is_some_and(|behind| behind < limit)
+    }
 }
 
 /// What the quorum's leader said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuorumView {
-    /// The voters.
+    /// Who leads.
+    pub leader: NodeId,
+    /// Which term of office this is.
+    pub epoch: i32,
+    /// The voters of the newest voter set, committed or not.
     pub voters: Vec<Replica>,
+    /// Brokers, controllers that have not joined, and for some minutes those that left.
+    pub observers: Vec<Replica>,
+    /// Is the set of voters kept in the quorum's own log, so that it can be changed?
+    pub is_dynamic: bool,
+    /// Can what the voter set says still be undone by another leader?
+    pub is_committed: bool,
     /// The finalized metadata version's level.
     pub metadata_level: Option<i16>,
 }
 
-/// One partition that lives on a node which is to go.
+impl QuorumView {
+    /// Is this node among the voters, with whatever disk?
+    pub fn has_voter(&self, node: NodeId) -> bool {
+        self.voters.iter().any(|voter| voter.node == node)
+    }
+}
+
+/// One partition that lives on a node which is to go, or to restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionView {
     /// Its topic.
@@ -197,13 +252,51 @@ impl<T> Answer<T> {
     }
 }
 
+/// Partitions, and the nodes whose partitions these are all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Partitions {
+    /// The nodes that were asked about.
+    pub of: BTreeSet<NodeId>,
+    /// Every partition with a copy on one of them.
+    pub found: Vec<PartitionView>,
+}
+
+impl Partitions {
+    /// The partitions with a copy on a node.
+    pub fn on(&self, node: NodeId) -> impl Iterator<Item = &PartitionView> {
+        self.found.iter().filter(move |partition| partition.replicas.contains(&node))
+    }
+}
+
 /// What Kafka said in this pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
     /// About its quorum.
     pub quorum: Answer<QuorumView>,
-    /// About partitions on the nodes that are to go.
-    pub partitions: Answer<Vec<PartitionView>>,
+    /// About partitions on the nodes that are to go, or to restart.
+    pub partitions: Answer<Partitions>,
+}
+
+impl Answers {
+    /// The partitions on these nodes. What was not asked about all of them counts as not asked.
+    pub fn partitions_of(&self, nodes: &BTreeSet<NodeId>) -> Answer<&Partitions> {
+        match &self.partitions {
+            Answer::Known(known) if nodes.is_subset(&known.of) => Answer::Known(known),
+            Answer::Silent(why) => Answer::Silent(why.clone()),
+            _ => Answer::NotAsked,
+        }
+    }
+}
+
+/// A change of the quorum that failed when it was last tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// The change.
+    pub change: Change,
+    /// What Kafka said.
+    pub why: String,
+    /// Not to be tried again before.
+    pub until: Timestamp,
 }
 
 /// What the operator was told at its start. The same for all clusters.
@@ -255,6 +348,8 @@ pub struct World {
     pub claims: BTreeMap<String, Arc<ClaimView>>,
     /// What Kafka itself says.
     pub answers: Answers,
+    /// What went wrong last, and is worth a pause.
+    pub trouble: Option<Trouble>,
     /// What the operator was told.
     pub settings: Arc<Settings>,
     /// When it is now.

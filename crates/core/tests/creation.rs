@@ -6,7 +6,7 @@ mod support;
 use std::sync::Arc;
 
 use karst_core::ids::Entropy;
-use karst_core::plan::Fact;
+use karst_core::plan::{Fact, plan};
 use karst_core::problem::Problem;
 use karst_core::quorum::InitialControllers;
 use karst_core::world::{Answer, Answers};
@@ -123,7 +123,7 @@ fn controllers_form_the_quorum_until_they_are_seen_in_it_and_join_ever_after() {
     assert_eq!(formats(&world), ["initial", "join"]);
 
     run_pods(&mut world, true);
-    assert!(!decide(&world).questions.quorum.is_empty());
+    assert!(!plan(&world).unwrap().questions.quorum.is_empty());
     world.answers.quorum = Answer::Silent("no route".into());
     let plan = decide(&world);
     assert!(plan.look_again.is_some(), "a silent Kafka is asked again");
@@ -177,10 +177,10 @@ fn a_recreated_kafka_resource_brings_the_cluster_back_from_its_disks() {
     world.pod_sets.clear();
     world.config_maps.clear();
     for round in 0..20 {
-        let plan = decide(&world);
+        let plan = plan(&world).unwrap();
         if !plan.questions.quorum.is_empty() {
             let initial = InitialControllers::parse(before.initial_controllers.as_ref().unwrap()).unwrap();
-            world.answers.quorum = voters(&initial);
+            world.answers.quorum = voters(&world, &initial);
             continue;
         }
         for map in world.config_maps.values() {

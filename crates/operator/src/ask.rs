@@ -3,41 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use karst_core::config::REPLICATION_PORT;
 use karst_core::ids::{DirectoryId, NodeId};
+use karst_core::names::ClusterKey;
 use karst_core::plan::Questions;
-use karst_core::quorum::CONTROLLER_PORT;
-use karst_core::world::{Answer, Answers, PartitionView, QuorumView, Replica};
-use karst_kafka::{
-    Admin, Bootstrap, ClientConfig, ConfigResource, Endpoint, Error, Partition, Quorum, TopicSelection,
-};
+use karst_core::world::{Answer, Answers, PartitionView, Partitions, QuorumView, Replica};
+use karst_kafka::{Admin, ConfigEntry, Error, Partition, Quorum, ReplicaState, TopicSelection};
 
-/// How long Kafka may take. A pass does not wait longer: no answer is an answer too.
-const PATIENCE: Duration = Duration::from_secs(2);
+use crate::clients::Clients;
 
 /// Asks what is to be asked, and adds the answers to those there are.
-pub(crate) async fn ask(questions: &Questions, answers: &mut Answers) {
+pub(crate) async fn ask(clients: &Clients, key: &ClusterKey, questions: &Questions, answers: &mut Answers) {
     if !questions.quorum.is_empty() {
-        let admin =
-            Admin::new(Bootstrap::Controllers(endpoints(&questions.quorum, CONTROLLER_PORT)), config());
+        let admin = clients.controllers(key, &questions.quorum);
         answers.quorum = answer(quorum(&admin).await);
     }
     if !questions.partitions_of.is_empty() {
-        let admin = Admin::new(Bootstrap::Brokers(endpoints(&questions.brokers, REPLICATION_PORT)), config());
-        answers.partitions = answer(partitions(&admin, questions).await);
-    }
-}
-
-fn endpoints(hosts: &[String], port: u16) -> Vec<Endpoint> {
-    hosts.iter().map(|host| Endpoint::new(host, port)).collect()
-}
-
-fn config() -> ClientConfig {
-    ClientConfig {
-        client_id: "karst-operator".to_owned(),
-        connect_timeout: PATIENCE / 2,
-        request_timeout: PATIENCE,
-        ..ClientConfig::default()
+        let admin = clients.brokers(key, &questions.brokers);
+        answers.partitions = answer(partitions(&admin, &questions.partitions_of).await);
     }
 }
 
@@ -53,43 +35,70 @@ fn answer<T>(result: Result<T, Error>) -> Answer<T> {
 
 async fn quorum(admin: &Admin) -> Result<QuorumView, Error> {
     let quorum = admin.describe_quorum().await?;
-    let features = admin.features().await?;
+    let is_committed = is_committed(admin, &quorum).await?;
+    let features = admin.features().await?.finalized;
     Ok(QuorumView {
-        voters: voters(&quorum),
-        metadata_level: features.finalized.get("metadata.version").copied(),
+        leader: NodeId(quorum.leader.0),
+        epoch: quorum.leader_epoch,
+        voters: replicas(&quorum, &quorum.voters),
+        observers: replicas(&quorum, &quorum.observers),
+        is_dynamic: features.get("kraft.version").is_some_and(|level| *level > 0),
+        is_committed,
+        metadata_level: features.get("metadata.version").copied(),
     })
 }
 
-fn voters(quorum: &Quorum) -> Vec<Replica> {
-    let replica = |voter: &karst_kafka::ReplicaState| Replica {
-        node: NodeId(voter.id.0),
-        directory: voter.directory.and_then(|id| id.to_string().parse::<DirectoryId>().ok()),
-        takes_part: voter.id == quorum.leader || voter.last_fetch.is_some(),
+/// The leader tells the newest voter set, committed or not. It is committed when everything is that the leader had then.
+async fn is_committed(admin: &Admin, seen: &Quorum) -> Result<bool, Error> {
+    let leader = seen.voters.iter().chain(&seen.observers).find(|replica| replica.id == seen.leader);
+    let Some(end) = leader.map(|leader| leader.log_end_offset) else { return Ok(false) };
+    if seen.high_watermark >= end {
+        return Ok(true);
+    }
+    let later = admin.describe_quorum().await?;
+    let same_term = (later.leader, later.leader_epoch) == (seen.leader, seen.leader_epoch);
+    Ok(same_term && later.high_watermark >= end)
+}
+
+fn replicas(quorum: &Quorum, replicas: &[ReplicaState]) -> Vec<Replica> {
+    let all = quorum.voters.iter().chain(&quorum.observers);
+    let leader_time =
+        all.filter(|replica| replica.id == quorum.leader).find_map(|leader| leader.last_caught_up);
+    let behind = |replica: &ReplicaState| {
+        let lag = leader_time?.saturating_sub(replica.last_caught_up?);
+        Some(Duration::from_millis(u64::try_from(lag).unwrap_or_default()))
     };
-    quorum.voters.iter().map(replica).collect()
+    let view = |replica: &ReplicaState| Replica {
+        node: NodeId(replica.id.0),
+        directory: replica.directory.and_then(|id| id.to_string().parse::<DirectoryId>().ok()),
+        takes_part: replica.id == quorum.leader || replica.last_fetch.is_some(),
+        behind: if replica.id == quorum.leader { Some(Duration::ZERO) } else { behind(replica) },
+    };
+    replicas.iter().map(view).collect()
 }
 
 /// The partitions that have a copy on one of the nodes.
-async fn partitions(admin: &Admin, questions: &Questions) -> Result<Vec<PartitionView>, Error> {
+async fn partitions(admin: &Admin, of: &BTreeSet<NodeId>) -> Result<Partitions, Error> {
     let topics = admin.metadata(TopicSelection::All).await?.topics;
-    let mut found = Vec::new();
-    let mut minimums = BTreeMap::new();
-    for topic in topics {
-        for partition in &topic.partitions {
-            let view = view(&topic.name, partition);
-            if view.replicas.is_disjoint(&questions.partitions_of) {
-                continue;
-            }
-            if !view.replicas.is_disjoint(&questions.moved) && !minimums.contains_key(&topic.name) {
-                minimums.insert(topic.name.clone(), min_in_sync(admin, &topic.name).await?);
-            }
-            found.push(view);
-        }
-    }
+    let views = topics.iter().flat_map(|topic| topic.partitions.iter().map(|one| view(&topic.name, one)));
+    let mut found: Vec<_> = views.filter(|view| !view.replicas.is_disjoint(of)).collect();
+    let names: BTreeSet<_> = found.iter().map(|view| view.topic.clone()).collect();
+    let minimums = minimums(admin, &names.into_iter().collect::<Vec<_>>()).await?;
     for view in &mut found {
-        view.min_in_sync = minimums.get(&view.topic).copied().unwrap_or_default();
+        // A minimum that cannot be read must not make anything look safe.
+        view.min_in_sync = minimums.get(&view.topic).copied().unwrap_or(usize::MAX);
     }
-    Ok(found)
+    Ok(Partitions { of: of.clone(), found })
+}
+
+/// How many complete copies a write needs, by topic.
+async fn minimums(admin: &Admin, topics: &[String]) -> Result<BTreeMap<String, usize>, Error> {
+    const KEY: &str = "min.insync.replicas";
+    let described = admin.describe_topic_configs(topics, &[KEY]).await?;
+    let minimum = |entries: Vec<ConfigEntry>| {
+        entries.into_iter().find(|entry| entry.name == KEY)?.value?.parse::<usize>().ok()
+    };
+    Ok(described.into_iter().filter_map(|(topic, entries)| Some((topic, minimum(entries.ok()?)?))).collect())
 }
 
 fn view(topic: &str, partition: &Partition) -> PartitionView {
@@ -101,11 +110,4 @@ fn view(topic: &str, partition: &Partition) -> PartitionView {
         in_sync: nodes(&partition.isr),
         min_in_sync: 0,
     }
-}
-
-async fn min_in_sync(admin: &Admin, topic: &str) -> Result<usize, Error> {
-    let entries = admin.describe_configs(ConfigResource::Topic(topic.to_owned())).await?;
-    let minimum = entries.iter().find(|entry| entry.name == "min.insync.replicas");
-    // A minimum that cannot be read must not make a move look safe.
-    Ok(minimum.and_then(|entry| entry.value.as_deref()?.parse().ok()).unwrap_or(usize::MAX))
 }

@@ -2,7 +2,9 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use karst_api::Condition;
+use karst_core::membership::Change;
 use karst_core::names::ClusterKey;
+use karst_core::rolling::Restart;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
@@ -32,6 +34,29 @@ impl Events {
     pub(crate) async fn cluster_formed(&self, kafka: &ObjectReference) {
         let note = "The cluster has its id and its initial controllers; its nodes are created now.";
         self.publish(kafka, EventType::Normal, "ClusterFormed", note).await;
+    }
+
+    /// A pod was restarted.
+    pub(crate) async fn restarted(&self, key: &ClusterKey, kafka: &ObjectReference, restart: &Restart) {
+        for cause in &restart.causes {
+            let note = format!("Pod {} restarts: {cause}", restart.pod);
+            tracing::info!(cluster = %key, "{note}");
+            self.publish(kafka, EventType::Normal, cause.reason(), &note).await;
+        }
+        if let Some(partitions) = &restart.exposed {
+            let note = format!(
+                "While pod {} restarts, these partitions take no writes, because they have no replica to spare: {partitions}",
+                restart.pod
+            );
+            tracing::warn!(cluster = %key, "{note}");
+            self.publish(kafka, EventType::Warning, "PartitionsUnprotected", &note).await;
+        }
+    }
+
+    /// The quorum changed.
+    pub(crate) async fn quorum_changed(&self, key: &ClusterKey, kafka: &ObjectReference, change: &Change) {
+        tracing::info!(cluster = %key, "{change}");
+        self.publish(kafka, EventType::Normal, change.reason(), &change.to_string()).await;
     }
 
     /// A condition is new.

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
-use karst_core::names::{CLUSTER_LABEL, ClusterKey, KIND_LABEL, POOL_FINALIZER};
+use karst_core::names::{CLUSTER_LABEL, ClusterKey, KIND_LABEL, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
 use karst_core::objects::Object;
-use karst_core::plan::{Fact, Protection, Removal};
+use karst_core::plan::{Fact, Mark, Protection, Removal};
 use karst_core::podset::PodAction;
+use karst_core::rolling::Restart;
 use karst_core::world::{PodSetView, World};
 use kube::api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
@@ -239,6 +240,40 @@ impl Hands {
             Err(failure) if failure.is_missing() => Ok(()),
             result => result.map(drop),
         }
+    }
+
+    /// Replaces a pod: it is deleted, and its pod set makes another. Disks that are to go with it go first: they
+    /// are only gone when the pod is.
+    pub(crate) async fn restart(&self, key: &ClusterKey, restart: &Restart) -> Result<(), Failure> {
+        for (claim, uid) in &restart.claims {
+            self.delete::<ClaimWire>(&key.namespace, claim, uid).await?;
+        }
+        self.delete::<PodWire>(&key.namespace, &restart.pod, &restart.uid).await?;
+        self.index.mark_deleting(key, &restart.pod, &restart.uid);
+        Ok(())
+    }
+
+    /// Passes the wish of a pod set's annotation on to its pods, and removes it when all have it.
+    pub(crate) async fn mark(&self, key: &ClusterKey, mark: &Mark) -> Result<(), Failure> {
+        let annotate =
+            |value: Value| json!({ "metadata": { "annotations": { MANUAL_ROLL_ANNOTATION: value } } });
+        for (pod, uid) in &mark.pods {
+            let mut patch = annotate(json!("true"));
+            patch["metadata"]["uid"] = json!(uid);
+            let what = format!("could not mark pod {pod} for a restart");
+            let api: Api<PodWire> = self.api(&key.namespace);
+            let patched =
+                self.call(&what, api.patch(pod, &PatchParams::default(), &Patch::Merge(&patch))).await?;
+            self.learn(patched);
+        }
+        let what = format!("could not change the annotations of StrimziPodSet {}", mark.pod_set);
+        let patch = annotate(Value::Null);
+        let api: Api<StrimziPodSet> = self.api(&key.namespace);
+        let patched = self
+            .call(&what, api.patch(&mark.pod_set, &PatchParams::default(), &Patch::Merge(&patch)))
+            .await?;
+        self.learn(patched);
+        Ok(())
     }
 
     /// A disk goes only after the pod that used it: the cache may lag behind, so ask.

@@ -239,6 +239,15 @@ impl Index {
         work
     }
 
+    /// A pod was deleted just now: nobody may take it for one that serves until the watch says so too.
+    pub(crate) fn mark_deleting(&self, key: &ClusterKey, pod: &str, uid: &str) {
+        let mut clusters = self.lock();
+        let seen = clusters.get_mut(key).and_then(|objects| objects.pods.get_mut(pod));
+        if let Some(seen) = seen.filter(|seen| seen.uid == uid) {
+            Arc::make_mut(&mut seen.view).meta.deleting = true;
+        }
+    }
+
     /// Forgets an object that is gone, unless another of the same name took its place.
     pub(crate) fn remove<K: Indexed>(&self, object: &K) -> Vec<Work> {
         let meta = object.meta();

@@ -1,6 +1,7 @@
 //! The operator: watches Kubernetes, lets `karst-core` decide, and carries it out.
 
 mod ask;
+mod clients;
 mod events;
 mod failure;
 mod gates;
@@ -13,6 +14,7 @@ mod pass;
 mod queue;
 mod run;
 mod settings;
+mod troubles;
 mod views;
 mod watch;
 

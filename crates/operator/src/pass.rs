@@ -7,22 +7,26 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka, KafkaNodePool};
 use karst_core::ids::Entropy;
+use karst_core::membership::Change;
 use karst_core::names::ClusterKey;
 use karst_core::notice::IDS_IGNORED;
 use karst_core::plan::{self, Fact, Plan, Protection};
 use karst_core::podset;
 use karst_core::pools;
+use karst_core::rolling::Restart;
 use karst_core::status::Progress;
 use karst_core::world::{Answers, Settings, World};
 use kube::Resource;
 use serde_json::Value;
 
 use crate::ask;
+use crate::clients::{self, Clients};
 use crate::events::Events;
 use crate::failure::Failure;
 use crate::hands::Hands;
 use crate::index::Snapshot;
 use crate::queue::Outcome;
+use crate::troubles::Troubles;
 
 /// How often one pass decides anew after it made something durable. Three rounds make a cluster; more means that
 /// somebody else writes at the same time.
@@ -35,6 +39,8 @@ const CHANGED: Duration = Duration::from_millis(100);
 pub(crate) struct Passes {
     pub(crate) hands: Hands,
     pub(crate) events: Events,
+    pub(crate) clients: Clients,
+    pub(crate) troubles: Troubles,
     pub(crate) settings: Arc<Settings>,
     /// Are all `Kafka` resources seen? With a selector, one that is not seen may exist all the same.
     pub(crate) sees_all: bool,
@@ -47,6 +53,8 @@ impl Passes {
         for _ in 0..ROUNDS {
             let snapshot = self.hands.index.snapshot(key);
             let Some(kafka) = snapshot.kafka.clone() else {
+                self.clients.forget(key);
+                self.troubles.forget(key);
                 return self.pools_without_kafka(key, &snapshot).await;
             };
             let Some(entropy) = entropy() else { return Outcome::Failed };
@@ -59,7 +67,7 @@ impl Passes {
                 }
             };
             if !plan.questions.is_empty() {
-                ask::ask(&plan.questions, &mut answers).await;
+                ask::ask(&self.clients, key, &plan.questions, &mut answers).await;
                 continue;
             }
             if plan.facts.is_empty() {
@@ -99,6 +107,7 @@ impl Passes {
             service_accounts: snapshot.accounts,
             claims: snapshot.claims,
             answers,
+            trouble: self.troubles.of(key),
             settings: Arc::clone(&self.settings),
             now: Timestamp::now(),
             entropy,
@@ -129,6 +138,15 @@ impl Passes {
             failures.extend(self.hands.remove(key, removal).await.err());
         }
         failures.extend(self.protect(key, &world.pools, &plan.protections).await);
+        for mark in &plan.marks {
+            failures.extend(self.hands.mark(key, mark).await.err());
+        }
+        for restart in &plan.restarts {
+            failures.extend(self.restart(world, restart).await.err());
+        }
+        if let Some(change) = &plan.change {
+            self.change_quorum(world, change).await;
+        }
         failures.extend(self.report_pools(key, &world.pools, &plan.pool_statuses).await);
         if let Some(status) = &plan.status {
             match self.hands.write_status::<Kafka>(&key.namespace, &key.name, status).await {
@@ -144,6 +162,33 @@ impl Passes {
             Outcome::Done { look_again: plan.look_again }
         } else {
             self.failed(key, &failures)
+        }
+    }
+
+    async fn restart(&self, world: &World, restart: &Restart) -> Result<(), Failure> {
+        self.hands.restart(&world.key, restart).await?;
+        self.events.restarted(&world.key, &world.kafka.object_ref(&()), restart).await;
+        Ok(())
+    }
+
+    /// Makes a change of the quorum. What became of it is seen when the quorum is asked again: a failure is only
+    /// remembered, so that it is told and does not repeat itself at once.
+    async fn change_quorum(&self, world: &World, change: &Change) {
+        if !self.hands.leadership.holds() {
+            return;
+        }
+        let key = &world.key;
+        let hosts: Vec<_> = controllers_that_serve(world);
+        let kafka = world.kafka.object_ref(&());
+        match clients::change(&self.clients.controllers(key, &hosts), change).await {
+            Ok(()) => {
+                self.troubles.forget(key);
+                self.events.quorum_changed(key, &kafka, change).await;
+            }
+            Err(error) => {
+                tracing::warn!(cluster = %key, %change, %error, "Kafka did not change the quorum");
+                self.troubles.remember(key, change, &error);
+            }
         }
     }
 
@@ -279,4 +324,9 @@ fn entropy() -> Option<Entropy> {
             None
         }
     }
+}
+
+fn controllers_that_serve(world: &World) -> Vec<String> {
+    let serving = world.pods.iter().filter(|(_, pod)| pod.runs_controller() && pod.is_serving());
+    serving.map(|(name, _)| world.key.pod_host(name, &world.settings.cluster_domain)).collect()
 }

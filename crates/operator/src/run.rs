@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::clients::Clients;
 use crate::events::Events;
 use crate::hands::Hands;
 use crate::http::{self, Health};
@@ -21,6 +22,7 @@ use crate::metrics::Metrics;
 use crate::pass::Passes;
 use crate::queue::{Outcome, Queue, Work};
 use crate::settings::Settings;
+use crate::troubles::Troubles;
 use crate::watch::{self, Synced};
 
 /// How long running passes may take to end when the operator stops.
@@ -81,6 +83,8 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
             leadership: Arc::clone(&leadership),
         },
         events: Events::new(client, identity),
+        clients: Clients::default(),
+        troubles: Troubles::default(),
         settings: Arc::clone(&settings.core),
         sees_all: settings.selector.is_none(),
     });

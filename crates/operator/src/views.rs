@@ -10,7 +10,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{
     ConfigMap, ContainerState, PersistentVolumeClaim, Pod, Service, ServiceAccount, ServiceSpec,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::digest::Digest;
 use karst_core::names::REVISION_ANNOTATION;
@@ -156,9 +156,11 @@ struct PodStatusWire {
 }
 
 #[derive(Deserialize, Clone, Debug)]
+#[serde(rename_all = "camelCase")]
 struct ConditionWire {
     #[serde(rename = "type")]
     type_: String,
+    last_transition_time: Option<Time>,
     status: String,
     reason: Option<String>,
     message: Option<String>,
@@ -176,10 +178,11 @@ impl Watched for PodWire {
 
     fn view(self) -> PodView {
         let status = self.status.unwrap_or_default();
-        let ready =
-            status.conditions.iter().flatten().any(|found| found.type_ == "Ready" && found.status == "True");
+        let found = status.conditions.iter().flatten().find(|found| found.type_ == "Ready");
+        let ready = found.is_some_and(|found| found.status == "True");
         PodView {
             meta: meta(self.metadata),
+            since: found.and_then(|found| found.last_transition_time.as_ref()).map(|time| time.0),
             stuck: (!ready).then(|| stuck(&status)).flatten(),
             phase: status.phase.unwrap_or_default(),
             ready,
@@ -230,6 +233,7 @@ fn meta(metadata: ObjectMeta) -> Meta {
         labels: metadata.labels.unwrap_or_default(),
         annotations: metadata.annotations.unwrap_or_default(),
         owners: metadata.owner_references.into_iter().flatten().map(|owner| owner.uid).collect(),
+        created: metadata.creation_timestamp.map(|time| time.0),
         deleting: metadata.deletion_timestamp.is_some(),
     }
 }

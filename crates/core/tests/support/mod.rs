@@ -1,21 +1,23 @@
 //! A world that does what it is told: what a plan asks for becomes true, as a well-behaved Kubernetes would do it.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use karst_core::digest::Digest;
-use karst_core::ids::Entropy;
-use karst_core::names::{ClusterKey, POOL_FINALIZER};
+use karst_core::ids::{DirectoryId, Entropy, NodeId};
+use karst_core::membership::{Change, Voter};
+use karst_core::names::{ClusterKey, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
 use karst_core::objects::{Object, config_digest, service_digest};
 use karst_core::plan::{Fact, Plan, Protection, Removal, plan};
 use karst_core::quorum::InitialControllers;
 use karst_core::world::{
-    Answer, Answers, ClaimView, ConfigMapView, Meta, PartitionView, PodSetView, PodView, QuorumView, Replica,
-    ServiceAccountView, ServiceView, Settings, WantedPod, World,
+    Answer, Answers, ClaimView, ConfigMapView, Meta, PartitionView, Partitions, PodSetView, PodView,
+    QuorumView, Replica, ServiceAccountView, ServiceView, Settings, WantedPod, World,
 };
 use serde_json::Value;
 
@@ -51,6 +53,7 @@ pub(crate) fn world(yaml: &str) -> World {
         service_accounts: BTreeMap::new(),
         claims: BTreeMap::new(),
         answers: Answers::default(),
+        trouble: None,
         settings: Arc::new(Settings {
             operator_version: "0.1.0".into(),
             node_image: "docker.io/karst/operator:0.1.0".into(),
@@ -93,9 +96,14 @@ fn fill(meta: &mut ObjectMeta, uid: &str) {
     meta.resource_version = Some("1".into());
 }
 
-/// Decides once.
+/// Decides once, with the quorum as its initial controllers formed it where nobody says otherwise.
 pub(crate) fn decide(world: &World) -> Plan {
-    plan(world).expect("a plan")
+    let first = plan(world).expect("a plan");
+    if first.questions.quorum.is_empty() {
+        return first;
+    }
+    let answers = Answers { quorum: healthy_quorum(world), ..world.answers.clone() };
+    plan(&World { answers, ..world.clone() }).expect("a plan")
 }
 
 /// Changes the `Kafka` resource as a user would.
@@ -126,6 +134,21 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
             Removal::Claim { name, .. } => drop(world.claims.remove(name)),
             Removal::PodSet { name, .. } => drop(world.pod_sets.remove(name)),
         }
+    }
+    for restart in &plan.restarts {
+        world.pods.remove(&restart.pod);
+        for (claim, _) in &restart.claims {
+            world.claims.remove(claim);
+        }
+    }
+    for mark in &plan.marks {
+        let key = MANUAL_ROLL_ANNOTATION.to_owned();
+        for (pod, _) in &mark.pods {
+            let pod = Arc::make_mut(world.pods.get_mut(pod).expect(pod));
+            pod.meta.annotations.insert(key.clone(), "true".into());
+        }
+        let set = Arc::make_mut(world.pod_sets.get_mut(&mark.pod_set).expect("a pod set"));
+        set.meta.annotations.remove(&key);
     }
     for (pool, protection) in &plan.protections {
         protect(world, pool, *protection);
@@ -193,6 +216,7 @@ fn meta(meta: &ObjectMeta) -> Meta {
         labels: meta.labels.clone().unwrap_or_default(),
         annotations: meta.annotations.clone().unwrap_or_default(),
         owners: meta.owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect(),
+        created: Some(Timestamp::from_second(1_600_000_000).unwrap()),
         deleting: false,
     }
 }
@@ -244,26 +268,81 @@ pub(crate) fn run_pods(world: &mut World, ready: bool) {
         let value: Value = serde_json::from_str(&pod.json).unwrap();
         let metadata: ObjectMeta = serde_json::from_value(value["metadata"].clone()).unwrap();
         let running = world.pods.get(&name).map_or_else(|| meta(&metadata), |pod| pod.meta.clone());
-        let view = PodView { meta: running, phase: "Running".into(), ready, stuck: None };
+        let view = PodView { meta: running, phase: "Running".into(), ready, since: None, stuck: None };
         world.pods.insert(name, Arc::new(view));
     }
 }
 
 /// What Kafka answers when all initial controllers take part.
 pub(crate) fn healthy_quorum(world: &World) -> Answer<QuorumView> {
-    let text = world.kafka.status.as_ref().unwrap().initial_controllers.as_ref().unwrap();
-    let initial = InitialControllers::parse(text).unwrap();
-    voters(&initial)
+    Kafka::formed(world).quorum(world)
 }
 
 /// What Kafka answers when these controllers are its voters.
-pub(crate) fn voters(initial: &InitialControllers) -> Answer<QuorumView> {
-    let voters = initial.iter().map(|controller| Replica {
-        node: controller.node,
-        directory: Some(controller.directory),
-        takes_part: true,
-    });
-    Answer::Known(QuorumView { voters: voters.collect(), metadata_level: Some(27) })
+pub(crate) fn voters(world: &World, initial: &InitialControllers) -> Answer<QuorumView> {
+    let voters = initial.iter().map(|one| Voter { node: one.node, directory: one.directory }).collect();
+    Kafka { voters, disks: BTreeMap::new() }.quorum(world)
+}
+
+/// A Kafka that does what it is told.
+#[derive(Debug, Clone)]
+pub(crate) struct Kafka {
+    pub(crate) voters: Vec<Voter>,
+    /// Disks of nodes that are not the ones their nodes started with.
+    pub(crate) disks: BTreeMap<NodeId, DirectoryId>,
+}
+
+impl Kafka {
+    /// As the initial controllers formed it.
+    pub(crate) fn formed(world: &World) -> Self {
+        let text = world.kafka.status.as_ref().and_then(|status| status.initial_controllers.clone());
+        let initial = text.map(|text| InitialControllers::parse(&text).unwrap());
+        let voters = initial.iter().flat_map(InitialControllers::iter);
+        let voters = voters.map(|one| Voter { node: one.node, directory: one.directory }).collect();
+        Self { voters, disks: BTreeMap::new() }
+    }
+
+    fn disk(&self, node: NodeId) -> DirectoryId {
+        let voter = self.voters.iter().find(|voter| voter.node == node).map(|voter| voter.directory);
+        self.disks.get(&node).copied().or(voter).unwrap_or_else(|| Entropy([7; 32]).directory_id(node))
+    }
+
+    /// What its leader says.
+    pub(crate) fn quorum(&self, world: &World) -> Answer<QuorumView> {
+        let running: BTreeSet<NodeId> = world
+            .pods
+            .iter()
+            .filter(|(_, pod)| pod.is_serving() && pod.runs_controller())
+            .filter_map(|(name, _)| karst_core::names::node_of_pod(name))
+            .collect();
+        let is_up = |voter: &Voter| running.contains(&voter.node) && self.disk(voter.node) == voter.directory;
+        let Some(leader) = self.voters.iter().find(|voter| is_up(voter)) else {
+            return Answer::Silent("no leader".into());
+        };
+        let replica = |voter: &Voter| Replica {
+            node: voter.node,
+            directory: Some(voter.directory),
+            takes_part: is_up(voter),
+            behind: is_up(voter).then_some(Duration::ZERO),
+        };
+        let others = running.iter().map(|node| Voter { node: *node, directory: self.disk(*node) });
+        Answer::Known(QuorumView {
+            leader: leader.node,
+            epoch: 1,
+            voters: self.voters.iter().map(replica).collect(),
+            observers: others.filter(|one| !self.voters.contains(one)).map(|one| replica(&one)).collect(),
+            is_dynamic: true,
+            is_committed: true,
+            metadata_level: Some(27),
+        })
+    }
+
+    fn change(&mut self, change: &Change) {
+        match change {
+            Change::Join { voter, .. } => self.voters.push(*voter),
+            Change::Leave { voter, .. } => self.voters.retain(|one| one != voter),
+        }
+    }
 }
 
 /// Decides and carries out until nothing is left to do, with no partitions anywhere.
@@ -273,25 +352,53 @@ pub(crate) fn converge(world: &mut World) -> usize {
 
 /// Decides and carries out until nothing is left to do. Returns how many plans did something.
 pub(crate) fn converge_with(world: &mut World, partitions: &[PartitionView]) -> usize {
-    for round in 0..50 {
-        let plan = decide(world);
-        if !plan.questions.is_empty() {
-            if !plan.questions.quorum.is_empty() {
-                world.answers.quorum = healthy_quorum(world);
-            }
-            if !plan.questions.partitions_of.is_empty() {
-                world.answers.partitions = Answer::Known(partitions.to_vec());
-            }
-            continue;
+    let mut kafka = None;
+    for round in 0..100 {
+        let kafka = kafka.get_or_insert_with(|| Kafka::formed(world));
+        if kafka.voters.is_empty() {
+            *kafka = Kafka::formed(world);
         }
-        world.answers = Answers::default();
-        if is_quiet(&plan) {
+        if !step(world, kafka, partitions) {
             return round;
         }
-        carry_out(world, plan);
-        run_pods(world, true);
     }
     panic!("it never comes to rest: {:?}", decide(world));
+}
+
+/// Decides and carries out until nothing is left to do, with a Kafka that lives on.
+pub(crate) fn converge_kafka(world: &mut World, kafka: &mut Kafka, partitions: &[PartitionView]) {
+    for _ in 0..200 {
+        if !step(world, kafka, partitions) {
+            return;
+        }
+    }
+    panic!("it never comes to rest: {:?}", decide(world));
+}
+
+/// Asks, decides and carries out once. Was there anything to do?
+pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[PartitionView]) -> bool {
+    let plan = plan(world).expect("a plan");
+    if !plan.questions.is_empty() {
+        if !plan.questions.quorum.is_empty() {
+            world.answers.quorum = kafka.quorum(world);
+        }
+        let of = &plan.questions.partitions_of;
+        if !of.is_empty() {
+            let found = partitions.iter().filter(|partition| !partition.replicas.is_disjoint(of)).cloned();
+            world.answers.partitions = Answer::Known(Partitions { of: of.clone(), found: found.collect() });
+        }
+        return true;
+    }
+    world.answers = Answers::default();
+    if is_quiet(&plan) {
+        return false;
+    }
+    if let Some(change) = &plan.change {
+        kafka.change(change);
+    }
+    carry_out(world, plan);
+    run_pods(world, true);
+    true
 }
 
 /// Does a plan do nothing at all?
@@ -303,6 +410,9 @@ pub(crate) fn is_quiet(plan: &Plan) -> bool {
         && plan.removals.is_empty()
         && plan.protections.is_empty()
         && plan.questions.is_empty()
+        && plan.restarts.is_empty()
+        && plan.marks.is_empty()
+        && plan.change.is_none()
 }
 
 /// A cluster made from the example, at rest.

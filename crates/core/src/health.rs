@@ -1,0 +1,66 @@
+//! Who could be missed: voters that are caught up, partitions that have enough replicas in sync.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::ids::NodeId;
+use crate::names;
+use crate::world::{PartitionView, QuorumView, World};
+
+/// How many partitions a message names before it only counts.
+const NAMED: usize = 10;
+/// Kafka's own default for how long a follower may be silent.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How far a voter may be behind and still count as caught up.
+pub(crate) fn fetch_timeout(world: &World) -> Duration {
+    let config = world.kafka.spec.kafka.config.as_ref();
+    let set = config.and_then(|config| config.get("controller.quorum.fetch.timeout.ms"));
+    let millis = set.and_then(|value| value.as_u64().or_else(|| value.as_str()?.trim().parse().ok()));
+    millis.map_or(FETCH_TIMEOUT, Duration::from_millis)
+}
+
+/// The voters, without one node, that are caught up and whose pod serves.
+pub(crate) fn caught_up_without(world: &World, quorum: &QuorumView, node: NodeId) -> BTreeSet<NodeId> {
+    let limit = fetch_timeout(world);
+    let voters = quorum.voters.iter().filter(|voter| voter.node != node && voter.is_caught_up(limit));
+    voters.map(|voter| voter.node).filter(|voter| is_up(world, *voter)).collect()
+}
+
+/// Does the node's pod serve as a controller?
+pub(crate) fn is_up(world: &World, node: NodeId) -> bool {
+    world.pods.iter().any(|(name, pod)| {
+        names::node_of_pod(name) == Some(node) && pod.is_serving() && pod.runs_controller()
+    })
+}
+
+/// How many other voters must be up for one to restart. With one or two voters every restart stops the quorum for a
+/// moment: then all others must be up.
+pub(crate) fn needed_to_restart(voters: usize) -> usize {
+    if voters <= 2 { voters.saturating_sub(1) } else { majority(voters) }
+}
+
+/// How many voters make a majority.
+pub(crate) fn majority(voters: usize) -> usize {
+    voters / 2 + 1
+}
+
+/// Would the partition keep its data and take writes while the node starts empty?
+pub(crate) fn is_safe_without(partition: &PartitionView, node: NodeId) -> bool {
+    let others = partition.in_sync.iter().filter(|other| **other != node).count();
+    others >= partition.min_in_sync.max(1)
+}
+
+/// Names partitions for people: the first few, and how many more there are.
+pub(crate) fn name(partitions: &[&PartitionView]) -> String {
+    let named: Vec<_> = partitions.iter().take(NAMED).map(ToString::to_string).collect();
+    match partitions.len().saturating_sub(NAMED) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
+/// Node ids for people.
+pub(crate) fn list(ids: &BTreeSet<NodeId>) -> String {
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

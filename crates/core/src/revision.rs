@@ -1,0 +1,80 @@
+//! The fingerprint of a pod, in parts, so that a restart can say what changed.
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+use crate::digest::Digest;
+use crate::names::{BROKER_ROLE_LABEL, CONFIGURATION_HASH_ANNOTATION, CONTROLLER_ROLE_LABEL};
+
+/// What a part of the fingerprint is about, in the order of the parts. The last one covers the whole pod.
+const PARTS: [&str; 5] = ["image", "settings", "roles", "resources", "volumes"];
+/// What changed when no part did.
+const REST: &str = "pod template";
+
+/// The fingerprint of a pod that is to be created.
+pub(crate) fn of(pod: &Pod) -> Result<String, serde_json::Error> {
+    let spec = pod.spec.as_ref();
+    let containers: Vec<&Container> =
+        spec.iter().flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers)).collect();
+    let annotation = |key: &str| pod.metadata.annotations.as_ref().and_then(|all| all.get(key));
+    let label = |key: &str| pod.metadata.labels.as_ref().and_then(|all| all.get(key));
+    let images: Vec<_> = containers.iter().map(|container| &container.image).collect();
+    let resources: Vec<_> = containers.iter().map(|container| &container.resources).collect();
+    let mounts: Vec<_> = containers.iter().map(|container| &container.volume_mounts).collect();
+    let volumes = spec.and_then(|spec| spec.volumes.as_ref());
+    let parts = [
+        Digest::of(&images)?,
+        Digest::of(&annotation(CONFIGURATION_HASH_ANNOTATION))?,
+        Digest::of(&(label(CONTROLLER_ROLE_LABEL), label(BROKER_ROLE_LABEL)))?,
+        Digest::of(&resources)?,
+        Digest::of(&(volumes, mounts))?,
+        Digest::of(pod)?,
+    ];
+    Ok(parts.iter().map(Digest::short).collect::<Vec<_>>().join("-"))
+}
+
+/// What is different between two pods, by their fingerprints. Nothing, when they are the same.
+pub(crate) fn differences(running: Option<&str>, wanted: Option<&str>) -> Vec<&'static str> {
+    if running == wanted {
+        return Vec::new();
+    }
+    let (running, wanted) = (running.unwrap_or_default().split('-'), wanted.unwrap_or_default().split('-'));
+    let named = PARTS.iter().zip(running.zip(wanted));
+    let named: Vec<_> = named.filter(|(_, (old, new))| old != new).map(|(part, _)| *part).collect();
+    if named.is_empty() { vec![REST] } else { named }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn revision(change: impl FnOnce(&mut Value)) -> String {
+        let mut pod = json!({
+            "metadata": {"name": "c-p-0", "annotations": {CONFIGURATION_HASH_ANNOTATION: "a"},
+                         "labels": {CONTROLLER_ROLE_LABEL: "true", BROKER_ROLE_LABEL: "false"}},
+            "spec": {"containers": [{"name": "kafka", "image": "kafka:1"}], "volumes": []}
+        });
+        change(&mut pod);
+        of(&serde_json::from_value(pod).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_changed_is_named() {
+        let before = revision(|_| {});
+        let changed = |change: fn(&mut Value)| differences(Some(&before), Some(&revision(change))).join(", ");
+        assert_eq!(changed(|_| {}), "");
+        assert_eq!(changed(|pod| pod["spec"]["containers"][0]["image"] = json!("kafka:2")), "image");
+        assert_eq!(
+            changed(|pod| pod["metadata"]["annotations"][CONFIGURATION_HASH_ANNOTATION] = json!("b")),
+            "settings"
+        );
+        assert_eq!(changed(|pod| pod["metadata"]["labels"][BROKER_ROLE_LABEL] = json!("true")), "roles");
+        assert_eq!(changed(|pod| pod["metadata"]["labels"]["mine"] = json!("x")), "pod template");
+    }
+
+    #[test]
+    fn a_fingerprint_of_an_older_form_is_different() {
+        assert_eq!(differences(Some("3f2a11cc"), Some(&revision(|_| {}))), ["image"]);
+        assert!(!differences(None, Some("x")).is_empty());
+    }
+}

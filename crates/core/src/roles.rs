@@ -1,0 +1,112 @@
+//! Which roles the nodes of a pool have: what the pool asks for, less what is not safe to do.
+//!
+//! A role is added at once. Brokers stop being brokers only when no partition lives on them. Controllers stop being
+//! controllers only in a quorum that lets them leave; that they have left before their pods restart is seen to by the
+//! restarts.
+
+use std::collections::BTreeSet;
+
+use karst_api as api;
+
+use crate::cluster::Roles;
+use crate::health;
+use crate::ids::NodeId;
+use crate::names::{POOL_LABEL, SKIP_CHECK_ANNOTATION, is_true, node_of_pod};
+use crate::notice::Notice;
+use crate::pools::{quorum_is_dynamic, quorum_is_formed};
+use crate::resolve::Resolved;
+use crate::world::{Answer, World};
+
+/// The roles a pool gets.
+pub(crate) fn held(
+    world: &World,
+    pool: &str,
+    asked: &[api::Role],
+    status: Option<&api::KafkaNodePoolStatus>,
+    resolved: &mut Resolved,
+) -> Option<Roles> {
+    let asked = Roles::parse(asked);
+    let nodes = nodes(world, pool);
+    let Some(kept) = current(world, pool, status).filter(|_| !nodes.is_empty()) else { return asked };
+    // A list without any role is refused by whoever asked.
+    let asked = asked?;
+    if asked == kept {
+        return Some(kept);
+    }
+    let is_fixed = quorum_is_formed(world) && !quorum_is_dynamic(world);
+    let mut hold = |why: String| {
+        let (pool, kept) = (pool.to_owned(), kept.to_string());
+        resolved.notices.push(Notice::RolesHeld { pool, kept, why });
+    };
+    if asked.has_controller() != kept.has_controller() && is_fixed {
+        hold("the quorum is static: its voters cannot change before it is migrated".to_owned());
+        return Some(kept);
+    }
+    if asked.has_broker() || !kept.has_broker() {
+        return Some(asked);
+    }
+    match partitions_on(world, &nodes) {
+        Partitions::None => return Some(asked),
+        Partitions::Unasked => resolved.partitions_of.extend(nodes),
+        Partitions::Some(why) => hold(why),
+    }
+    Some(asked.with_broker())
+}
+
+/// What is known of partitions on the nodes that are to stop being brokers.
+enum Partitions {
+    /// There are none, or nobody minds.
+    None,
+    /// Kafka is still to be asked.
+    Unasked,
+    /// There are some, or there may be.
+    Some(String),
+}
+
+/// The nodes of a pool that run.
+fn nodes(world: &World, pool: &str) -> BTreeSet<NodeId> {
+    let set = world.pod_sets.get(&world.key.pod_set(pool));
+    set.into_iter().flat_map(|set| set.pods.keys().filter_map(|pod| node_of_pod(pod))).collect()
+}
+
+/// The roles that were carried out last; of a pool without a status, those that its pods have.
+fn current(world: &World, pool: &str, status: Option<&api::KafkaNodePoolStatus>) -> Option<Roles> {
+    let remembered = status.and_then(|status| Roles::parse(status.roles.as_deref()?));
+    remembered.or_else(|| {
+        let mut roles = Vec::new();
+        for pod in
+            world.pods.values().filter(|pod| pod.meta.labels.get(POOL_LABEL).is_some_and(|of| of == pool))
+        {
+            roles.extend(pod.runs_controller().then_some(api::Role::Controller));
+            roles.extend(pod.runs_broker().then_some(api::Role::Broker));
+        }
+        Roles::parse(&roles)
+    })
+}
+
+fn partitions_on(world: &World, nodes: &BTreeSet<NodeId>) -> Partitions {
+    if is_true(world.kafka.metadata.annotations.as_ref(), SKIP_CHECK_ANNOTATION) {
+        return Partitions::None;
+    }
+    let partitions = match world.answers.partitions_of(nodes) {
+        Answer::NotAsked => return Partitions::Unasked,
+        Answer::Silent(why) => {
+            return Partitions::Some(format!(
+                "Kafka does not say whether partitions live on its nodes ({why})"
+            ));
+        }
+        Answer::Known(partitions) => partitions,
+    };
+    let on = |node: &NodeId| {
+        let here: Vec<_> = partitions.on(*node).collect();
+        (!here.is_empty()).then(|| format!("node {node}: {}", health::name(&here)))
+    };
+    let here: Vec<_> = nodes.iter().filter_map(on).collect();
+    if here.is_empty() {
+        return Partitions::None;
+    }
+    Partitions::Some(format!(
+        "partitions live on its nodes ({}); move them to other brokers (kafka-reassign-partitions.sh) first",
+        here.join("; ")
+    ))
+}

@@ -1,0 +1,317 @@
+//! Who votes: controllers that come and go, roles that change, disks that are lost.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use karst_api::{self as api, Role};
+use karst_core::ids::{Entropy, NodeId};
+use karst_core::membership::{Change, Leaving};
+use karst_core::world::{Answer, PartitionView, World};
+use support::*;
+
+fn ids(kafka: &Kafka) -> Vec<i32> {
+    let mut ids: Vec<_> = kafka.voters.iter().map(|voter| voter.node.0).collect();
+    ids.sort_unstable();
+    ids
+}
+
+fn controllers(world: &World) -> Vec<String> {
+    let running = world.pods.iter().filter(|(_, pod)| pod.runs_controller());
+    running.map(|(name, _)| name.trim_start_matches("my-cluster-").to_owned()).collect()
+}
+
+fn scale(world: &mut World, pool: &str, replicas: i32) {
+    edit_pool(world, pool, |pool| pool.spec.replicas = replicas);
+}
+
+fn pool(name: &str, replicas: i32, roles: &str) -> api::KafkaNodePool {
+    let yaml = format!(
+        "apiVersion: kafka.strimzi.io/v1
+kind: KafkaNodePool
+metadata: {{name: {name}, namespace: {NAMESPACE}, uid: uid-{name}, generation: 1, resourceVersion: \"1\", labels: {{strimzi.io/cluster: my-cluster}}}}
+spec: {{replicas: {replicas}, roles: [{roles}], storage: {{type: ephemeral}}}}"
+    );
+    serde_saphyr::from_str(&yaml).unwrap()
+}
+
+/// Goes on until nothing is left to do, and checks after every step what must always hold.
+fn converge_safely(world: &mut World, kafka: &mut Kafka, fewest: usize) {
+    for _ in 0..300 {
+        let before: BTreeSet<_> = kafka.voters.iter().copied().collect();
+        let pods: Vec<_> = world.pods.keys().cloned().collect();
+        if !step(world, kafka, &[]) {
+            return;
+        }
+        let after: BTreeSet<_> = kafka.voters.iter().copied().collect();
+        assert!(before.symmetric_difference(&after).count() <= 1, "more than one change at once");
+        assert!(kafka.voters.len() >= fewest, "only {:?} vote", ids(kafka));
+        for pod in pods.iter().filter(|pod| !world.pods.contains_key(*pod)) {
+            let node = karst_core::names::node_of_pod(pod).unwrap();
+            assert!(!before.iter().any(|voter| voter.node == node), "the pod of voter {node} was removed");
+        }
+    }
+    panic!("it never comes to rest: {:?}", decide(world));
+}
+
+#[test]
+fn controllers_are_added_and_removed_by_replicas() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    let initial = world.kafka.status.as_ref().unwrap().initial_controllers.clone();
+    for (replicas, voters) in [(5, vec![3, 4, 5, 6, 7]), (3, vec![3, 4, 5]), (1, vec![3]), (3, vec![3, 4, 5])]
+    {
+        scale(&mut world, "controllers", replicas);
+        converge_safely(&mut world, &mut kafka, 1);
+        assert_eq!(ids(&kafka), voters);
+        assert_eq!(controllers(&world).len(), voters.len());
+        assert_eq!(world.config_maps.len(), 3 + voters.len());
+        assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    }
+    assert_eq!(world.kafka.status.as_ref().unwrap().initial_controllers, initial, "written once");
+    let formats: BTreeSet<_> = world.config_maps.values().map(|map| map.storage_format.clone()).collect();
+    assert_eq!(formats, [Some("join".into())].into());
+}
+
+#[test]
+fn the_list_of_bootstrap_servers_follows_and_restarts_nothing() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    let uids: Vec<_> = world.pods.values().map(|pod| pod.revision().map(str::to_owned)).collect();
+    scale(&mut world, "controllers", 5);
+    for _ in 0..100 {
+        assert_eq!(decide(&world).restarts, []);
+        if !step(&mut world, &mut kafka, &[]) {
+            break;
+        }
+    }
+    assert_eq!(ids(&kafka), [3, 4, 5, 6, 7]);
+    let after: Vec<_> =
+        world.pods.iter().filter(|(name, _)| !name.ends_with("-6") && !name.ends_with("-7")).collect();
+    assert_eq!(after.into_iter().map(|(_, pod)| pod.revision().map(str::to_owned)).collect::<Vec<_>>(), uids);
+}
+
+#[test]
+fn one_pool_of_controllers_replaces_another_and_three_always_vote() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    world.pools.insert("fresh".into(), Arc::new(pool("fresh", 3, "controller")));
+    edit_pool(&mut world, "controllers", |pool| {
+        pool.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
+    });
+    converge_safely(&mut world, &mut kafka, 3);
+    assert_eq!(ids(&kafka), [6, 7, 8]);
+    assert!(!world.pools.contains_key("controllers"));
+    assert_eq!(world.pods.keys().filter(|pod| pod.contains("controllers")).count(), 0);
+}
+
+#[test]
+fn roles_are_added_and_removed_and_a_voter_leaves_before_it_restarts() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    edit_pool(&mut world, "brokers", |pool| pool.spec.roles.push(Role::Controller));
+    converge_safely(&mut world, &mut kafka, 3);
+    assert_eq!(ids(&kafka), [0, 1, 2, 3, 4, 5]);
+    edit_pool(&mut world, "brokers", |pool| pool.spec.roles = vec![Role::Broker]);
+    for _ in 0..200 {
+        let restarted: Vec<_> = decide(&world).restarts.into_iter().map(|restart| restart.node).collect();
+        assert!(restarted.iter().all(|node| kafka.voters.iter().all(|voter| voter.node != *node)));
+        if !step(&mut world, &mut kafka, &[]) {
+            break;
+        }
+    }
+    assert_eq!(ids(&kafka), [3, 4, 5]);
+    assert!(world.pods["my-cluster-brokers-0"].runs_broker());
+    assert!(!world.pods["my-cluster-brokers-0"].runs_controller());
+}
+
+#[test]
+fn combined_nodes_become_separate_ones_and_back() {
+    let mut world = world(
+        "apiVersion: kafka.strimzi.io/v1
+kind: Kafka
+metadata: {name: my-cluster}
+spec:
+  kafka:
+    version: 4.1.1
+    listeners: [{name: plain, port: 9092, type: internal, tls: false}]
+    config: {default.replication.factor: 3, min.insync.replicas: 2}
+---
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaNodePool
+metadata: {name: both, labels: {strimzi.io/cluster: my-cluster}}
+spec: {replicas: 3, roles: [controller, broker], storage: {type: ephemeral}}",
+    );
+    converge(&mut world);
+    let mut kafka = Kafka::formed(&world);
+    world.pools.insert("voters".into(), Arc::new(pool("voters", 3, "controller")));
+    edit_pool(&mut world, "both", |pool| pool.spec.roles = vec![Role::Broker]);
+    converge_safely(&mut world, &mut kafka, 3);
+    assert_eq!((ids(&kafka), controllers(&world).len()), (vec![3, 4, 5], 3));
+    edit_pool(&mut world, "both", |pool| pool.spec.roles = vec![Role::Broker, Role::Controller]);
+    edit_pool(&mut world, "voters", |pool| {
+        pool.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
+    });
+    converge_safely(&mut world, &mut kafka, 3);
+    assert_eq!((ids(&kafka), world.pods.len()), (vec![0, 1, 2], 3));
+}
+
+#[test]
+fn brokers_with_partitions_keep_their_role_and_the_partitions_are_named() {
+    let mut world = converged();
+    edit_pool(&mut world, "brokers", |pool| pool.spec.roles.push(Role::Controller));
+    let mut kafka = Kafka::formed(&world);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    edit_pool(&mut world, "brokers", |pool| pool.spec.roles = vec![Role::Controller]);
+    // Somebody must serve.
+    world.pools.insert("other".into(), Arc::new(pool("other", 1, "broker")));
+    let lives = PartitionView {
+        topic: "orders".into(),
+        index: 0,
+        replicas: [NodeId(1)].into(),
+        in_sync: [NodeId(1)].into(),
+        min_in_sync: 1,
+    };
+    converge_kafka(&mut world, &mut kafka, &[lives]);
+    let warning = &pool_conditions(&world, "brokers", "Warning")[0].2;
+    assert!(warning.contains("node 1: orders-0"), "{warning}");
+    assert!(world.pods["my-cluster-brokers-0"].runs_broker());
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert!(!world.pods["my-cluster-brokers-0"].runs_broker());
+}
+
+#[test]
+fn a_change_that_is_reverted_half_way_is_undone() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    for steps in 1..12 {
+        scale(&mut world, "controllers", 5);
+        for _ in 0..steps {
+            step(&mut world, &mut kafka, &[]);
+        }
+        scale(&mut world, "controllers", 3);
+        converge_safely(&mut world, &mut kafka, 3);
+        assert_eq!(ids(&kafka), [3, 4, 5], "after {steps} steps");
+    }
+}
+
+#[test]
+fn nothing_goes_while_the_quorum_is_silent() {
+    let mut world = converged();
+    scale(&mut world, "controllers", 1);
+    world.answers.quorum = Answer::Silent("no leader".into());
+    let plan = decide(&world);
+    assert_eq!((plan.change, plan.objects.len()), (None, 0));
+    carry_out_status(&mut world);
+    assert!(pool_conditions(&world, "controllers", "Warning")[0].2.contains("no leader"));
+}
+
+fn carry_out_status(world: &mut World) {
+    let plan = decide(world);
+    carry_out(world, plan);
+}
+
+#[test]
+fn a_voter_whose_removal_could_be_undone_keeps_its_pod() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    scale(&mut world, "controllers", 2);
+    kafka.voters.retain(|voter| voter.node != NodeId(5));
+    let mut answer = kafka.quorum(&world);
+    if let Answer::Known(quorum) = &mut answer {
+        quorum.is_committed = false;
+    }
+    world.answers.quorum = answer;
+    assert_eq!(decide(&world).objects, []);
+    world.answers.quorum = kafka.quorum(&world);
+    assert!(!decide(&world).objects.is_empty());
+}
+
+#[test]
+fn a_scale_down_that_could_cost_the_majority_is_held_and_names_the_voters() {
+    let mut world = converged();
+    let kafka = Kafka::formed(&world);
+    scale(&mut world, "controllers", 2);
+    let mut answer = kafka.quorum(&world);
+    if let Answer::Known(quorum) = &mut answer {
+        quorum.voters[1].behind = Some(Duration::from_secs(60));
+    }
+    world.answers.quorum = answer;
+    let plan = decide(&world);
+    assert_eq!(plan.change, None);
+    carry_out(&mut world, plan);
+    let warning =
+        conditions(&world, "Warning").into_iter().find(|(_, reason, _)| reason == "QuorumChangeHeld");
+    assert!(warning.unwrap().2.contains("not so: 4"));
+}
+
+#[test]
+fn a_dead_voter_that_is_not_wanted_leaves_before_anybody_joins() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    scale(&mut world, "controllers", 5);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    edit_pool(&mut world, "controllers", |pool| {
+        pool.spec.replicas = 4;
+        let annotations = pool.metadata.annotations.get_or_insert_default();
+        annotations.insert("strimzi.io/remove-node-ids".into(), "[4]".into());
+    });
+    let mut answer = kafka.quorum(&world);
+    if let Answer::Known(quorum) = &mut answer {
+        let dead = quorum.voters.iter_mut().find(|voter| voter.node == NodeId(4)).unwrap();
+        dead.behind = None;
+    }
+    world.answers.quorum = answer;
+    let change = decide(&world).change;
+    assert!(
+        matches!(change, Some(Change::Leave { voter, why: Leaving::NotWanted }) if voter.node == NodeId(4))
+    );
+}
+
+#[test]
+fn a_controller_that_lost_its_disk_is_replaced_as_a_voter() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    kafka.disks.insert(NodeId(4), Entropy([5; 32]).directory_id(NodeId(4)));
+    let mut answer = kafka.quorum(&world);
+    world.answers.quorum = answer.clone();
+    let change = decide(&world).change;
+    assert!(
+        matches!(change, Some(Change::Leave { voter, why: Leaving::DiskReplaced }) if voter.node == NodeId(4))
+    );
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(ids(&kafka), [3, 4, 5]);
+    assert_eq!(
+        kafka.voters.iter().find(|voter| voter.node == NodeId(4)).unwrap().directory,
+        kafka.disks[&NodeId(4)]
+    );
+
+    // Not while another voter is down: the majority of intact disks comes first.
+    kafka.disks.insert(NodeId(5), Entropy([6; 32]).directory_id(NodeId(5)));
+    answer = kafka.quorum(&world);
+    if let Answer::Known(quorum) = &mut answer {
+        quorum.voters.iter_mut().find(|voter| voter.node == NodeId(4)).unwrap().behind =
+            Some(Duration::from_secs(9));
+    }
+    world.answers.quorum = answer;
+    assert_eq!(decide(&world).change, None);
+}
+
+#[test]
+fn controllers_of_a_pool_that_vanished_or_is_not_valid_are_left_alone() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    world.pools.insert("more".into(), Arc::new(pool("more", 2, "controller")));
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(ids(&kafka), [3, 4, 5, 6, 7]);
+    edit_pool(&mut world, "more", |pool| pool.spec.roles.clear());
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(ids(&kafka), [3, 4, 5, 6, 7]);
+    world.pools.remove("more");
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!((ids(&kafka), world.pods.len()), (vec![3, 4, 5, 6, 7], 8));
+}
