@@ -29,6 +29,7 @@ pub mod problem;
 mod properties;
 pub mod quantity;
 pub mod quorum;
+mod quorum_status;
 mod removals;
 pub mod resolve;
 mod revision;

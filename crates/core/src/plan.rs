@@ -157,7 +157,7 @@ fn notices(world: &World, cluster: Option<&Cluster>) -> Vec<Notice> {
 /// What works, and still wants a second look.
 fn advice(world: &World, cluster: &Cluster) -> Vec<Notice> {
     let mut notices = Vec::new();
-    let controllers = cluster.controllers();
+    let controllers: Vec<_> = cluster.voters().collect();
     let brokers = cluster.broker_count();
     if controllers.len().is_multiple_of(2) && !controllers.is_empty() {
         notices.push(Notice::EvenControllers { count: controllers.len() });
