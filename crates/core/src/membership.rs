@@ -136,7 +136,7 @@ impl Comparison<'_> {
             let floor = ENOUGH.min(self.wanted.len());
             self.first_leave(&living, floor, &mut membership.notices)
         });
-        let is_underway = change.is_some() || !membership.notices.is_empty();
+        let is_underway = change.is_some() || !(dead.is_empty() && living.is_empty());
         membership.look_again = is_underway.then_some(LOOK_AGAIN);
         if change.is_some() {
             membership.notices.clear();
@@ -207,7 +207,10 @@ impl Comparison<'_> {
                 let voter = Voter { node: voter.node, directory };
                 return Some(Change::Leave { voter, why: *why });
             }
-            notices.push(Notice::VoterStays { node: voter.node, left, healthy, voters: self.sick() });
+            // That others are to join first is as it should be.
+            if healthy < health::majority(left) {
+                notices.push(Notice::VoterStays { node: voter.node, left, healthy, voters: self.sick() });
+            }
         }
         None
     }

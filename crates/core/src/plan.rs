@@ -19,9 +19,11 @@ use crate::objects::Render;
 use crate::problem::Problem;
 use crate::status::{self, Progress};
 pub use crate::steps::{Fact, Mark, Plan, Protection, Questions, Removal};
-use crate::world::{Trouble, World};
+use crate::world::{Answer, Trouble, World};
 use crate::{config, ignored, membership, pods, removals, resolve, rolling};
 
+/// How soon to ask a quorum again that did not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How soon to look at the quorum again. It does not tell when a voter is lost.
 const LOOK_AT_QUORUM_AGAIN: Duration = Duration::from_secs(10);
 
@@ -78,7 +80,8 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         plan.look_soon(blocked.then_some(LOOK_AT_PARTITIONS_AGAIN));
     }
     if has_formed(world) {
-        plan.look_soon(Some(LOOK_AT_QUORUM_AGAIN));
+        let silent = matches!(world.answers.quorum, Answer::Silent(_));
+        plan.look_soon(Some(if silent { ASK_AGAIN } else { LOOK_AT_QUORUM_AGAIN }));
     }
 
     // Objects.

@@ -15,6 +15,9 @@ pub(crate) const HEALTHY: &str = "QuorumHealthy";
 /// The condition that tells whether the right controllers vote.
 pub(crate) const RECONCILED: &str = "QuorumReconciled";
 
+/// The reason when no leader can be found.
+const NO_LEADER: &str = "NoLeader";
+
 /// Who votes, as the leader says.
 pub(crate) fn view(quorum: &QuorumView) -> api::QuorumStatus {
     let mut voters: Vec<_> = quorum.voters.iter().collect();
@@ -49,6 +52,11 @@ pub(crate) fn conditions(world: &World, cluster: &Cluster) -> Vec<api::Condition
         }
         _ => said(world, &[HEALTHY, RECONCILED]),
     }
+}
+
+/// Did the quorum not answer when it was asked before, either?
+pub(crate) fn is_silent_for_long(world: &World) -> bool {
+    said(world, &[HEALTHY]).iter().any(|condition| condition.reason.as_deref() == Some(NO_LEADER))
 }
 
 /// What was said before.
@@ -120,6 +128,6 @@ fn silent(world: &World, why: &str) -> api::Condition {
     condition(
         HEALTHY,
         false,
-        Some(("NoLeader", &format!("the quorum does not answer ({why}): {states}{last}"))),
+        Some((NO_LEADER, &format!("the quorum does not answer ({why}): {states}{last}"))),
     )
 }

@@ -206,13 +206,33 @@ fn nothing_goes_while_the_quorum_is_silent() {
     world.answers.quorum = Answer::Silent("no leader".into());
     let plan = decide(&world);
     assert_eq!((plan.change, plan.objects.len()), (None, 0));
-    carry_out_status(&mut world);
+    // An election takes a moment. What lasts is said.
+    let plan = decide(&world);
+    carry_out(&mut world, plan);
+    assert_eq!(pool_conditions(&world, "controllers", "Warning"), []);
+    let (status, reason, message) = conditions(&world, "QuorumHealthy").remove(0);
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "NoLeader"));
+    assert!(message.contains("my-cluster-controllers-3 is ready"), "{message}");
+    let plan = decide(&world);
+    carry_out(&mut world, plan);
     assert!(pool_conditions(&world, "controllers", "Warning")[0].2.contains("no leader"));
 }
 
-fn carry_out_status(world: &mut World) {
-    let plan = decide(world);
-    carry_out(world, plan);
+#[test]
+fn the_status_tells_who_votes_and_what_is_still_to_change() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    let quorum = world.kafka.status.clone().unwrap().quorum.unwrap();
+    assert_eq!((quorum.leader, quorum.voter_ids), (Some(3), Some(vec![3, 4, 5])));
+    assert_eq!(conditions(&world, "QuorumHealthy")[0].0, "True");
+    assert_eq!(conditions(&world, "QuorumReconciled")[0].0, "True");
+    scale(&mut world, "controllers", 5);
+    let seen = std::iter::from_fn(|| {
+        step(&mut world, &mut kafka, &[]).then(|| conditions(&world, "QuorumReconciled").remove(0).2)
+    });
+    let seen: BTreeSet<_> = seen.collect();
+    assert!(seen.contains("to join: 6, 7") && seen.contains("to join: 7"), "{seen:?}");
+    assert_eq!(conditions(&world, "QuorumReconciled")[0].0, "True");
 }
 
 #[test]

@@ -117,6 +117,13 @@ impl Kcat {
         Ok(records)
     }
 
+    /// The names of all topics.
+    pub async fn topics(&self) -> Result<Vec<String>> {
+        let listing: serde_json::Value = serde_json::from_str(&self.run(&["-L", "-J"], "").await?)?;
+        let topics = listing["topics"].as_array().context("no topics in the listing")?;
+        Ok(topics.iter().filter_map(|topic| topic["topic"].as_str().map(str::to_owned)).collect())
+    }
+
     /// Writes a record and reads it back.
     pub async fn round_trip(&self, topic: &str, record: &str) -> Result<()> {
         self.produce(topic, &[record]).await?;

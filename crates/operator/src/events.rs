@@ -72,6 +72,9 @@ impl Events {
         let reason = condition.reason.as_deref().unwrap_or(kind);
         let message = condition.message.as_deref().unwrap_or_default();
         match (kind, holds) {
+            ("Ready", true) if condition.reason.is_some() => {
+                tracing::debug!(cluster = %key, resource = resource.name, reason, "{message}");
+            }
             ("Ready", true) => {
                 tracing::info!(cluster = %key, resource = resource.name, "ready");
                 self.publish(resource, EventType::Normal, "Ready", "All nodes are ready.").await;
