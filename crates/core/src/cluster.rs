@@ -169,6 +169,13 @@ impl Cluster {
         hosts.collect::<Vec<_>>().join(",")
     }
 
+    /// The voters of a static quorum, as every node's settings name them.
+    pub fn static_voters(&self) -> String {
+        let voters = self.controllers().into_iter();
+        let voters = voters.map(|node| format!("{}@{}:{CONTROLLER_PORT}", node.id, self.host(node)));
+        voters.collect::<Vec<_>>().join(",")
+    }
+
     /// How many nodes serve.
     pub fn broker_count(&self) -> usize {
         self.nodes().filter(|node| node.pool.roles.has_broker()).count()

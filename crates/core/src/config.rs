@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cluster::{Cluster, Node};
 use crate::properties::Properties;
-use crate::quorum::CONTROLLER_PORT;
+use crate::quorum::{CONTROLLER_PORT, Kind};
 
 /// The port on which brokers copy partitions from each other.
 pub const REPLICATION_PORT: u16 = 9091;
@@ -19,6 +19,9 @@ pub const CONTROLLER_LISTENER: &str = "CONTROLPLANE-9090";
 pub const REPLICATION_LISTENER: &str = "REPLICATION-9091";
 /// Where nodes look for the quorum when they start. A changed list needs no restart.
 pub const BOOTSTRAP_SERVERS: &str = "controller.quorum.bootstrap.servers";
+
+/// The voters of a static quorum.
+const STATIC_VOTERS: &str = "controller.quorum.voters";
 
 /// What users may not set, by the beginning of the key.
 const FORBIDDEN_PREFIXES: &[&str] = &[
@@ -90,7 +93,7 @@ fn text(value: &Value) -> String {
 pub fn render(
     cluster: &Cluster,
     node: Node<'_>,
-    bootstrap_servers: &str,
+    quorum: Kind,
     user: Option<&BTreeMap<String, Value>>,
 ) -> Properties {
     let mut config = Properties::default();
@@ -104,7 +107,13 @@ pub fn render(
     config.set("node.id", node.id.to_string());
     config.set("process.roles", roles.to_string());
     config.set("controller.listener.names", CONTROLLER_LISTENER);
-    config.set(BOOTSTRAP_SERVERS, bootstrap_servers);
+    // A static quorum cannot start without the one, a dynamic one not without the other. Each ignores what it does not need.
+    if quorum != Kind::Dynamic {
+        config.set(STATIC_VOTERS, cluster.static_voters());
+    }
+    if quorum != Kind::Static {
+        config.set(BOOTSTRAP_SERVERS, cluster.bootstrap_servers());
+    }
     config.set("metadata.log.dir", storage.metadata_disk().log_dir(node.id));
     config.set("log.dirs", log_dirs.join(","));
     let listeners = listeners(cluster, node);
@@ -155,11 +164,15 @@ fn protocols(listeners: &[KafkaListener]) -> String {
     names.iter().map(|name| format!("{name}:PLAINTEXT")).collect::<Vec<_>>().join(",")
 }
 
-/// The settings that make a restart necessary when they change, as text to be fingerprinted.
+/// The settings that make a restart necessary when they change, as text to be fingerprinted. The list of a static quorum
+/// counts only where it is all there is: a node that has both lists runs with either kind.
 pub fn restart_relevant(config: &Properties) -> String {
+    let has_both = config.iter().any(|(key, _)| key == BOOTSTRAP_SERVERS);
     let mut relevant = Properties::default();
-    for (key, value) in config.iter().filter(|(key, _)| *key != BOOTSTRAP_SERVERS) {
-        relevant.set(key, value);
+    for (key, value) in config.iter() {
+        if key != BOOTSTRAP_SERVERS && !(has_both && key == STATIC_VOTERS) {
+            relevant.set(key, value);
+        }
     }
     relevant.render()
 }

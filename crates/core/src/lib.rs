@@ -16,6 +16,7 @@ mod jvm;
 pub mod listeners;
 mod logging;
 pub mod membership;
+mod migration;
 pub mod names;
 pub mod node_ids;
 mod nodes;

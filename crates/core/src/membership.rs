@@ -45,6 +45,8 @@ pub enum Change {
         /// Where it is reached.
         host: String,
     },
+    /// A static quorum becomes a dynamic one.
+    MakeDynamic,
     /// A voter leaves.
     Leave {
         /// Who.
@@ -69,6 +71,7 @@ impl Change {
         match self {
             Self::Join { .. } => "VoterAdded",
             Self::Leave { .. } => "VoterRemoved",
+            Self::MakeDynamic => "QuorumMigrated",
         }
     }
 }
@@ -76,6 +79,7 @@ impl Change {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::MakeDynamic => f.write_str("the static quorum becomes a dynamic one (kraft.version 1)"),
             Self::Join { voter, .. } => write!(f, "controller {voter} joins the quorum"),
             Self::Leave { voter, why: Leaving::NotWanted } => {
                 write!(f, "controller {voter} leaves the quorum, because it is not wanted any more")
@@ -124,9 +128,6 @@ struct Comparison<'a> {
 
 impl Comparison<'_> {
     fn decide(&self) -> Membership {
-        if !self.quorum.is_dynamic {
-            return Membership::default();
-        }
         let joining = self.joining();
         let (living, dead): (Vec<_>, Vec<_>) =
             self.unwanted().into_iter().partition(|(voter, _)| self.is_healthy(voter));

@@ -3,7 +3,7 @@
 //! Each notice is a value with its data and one sentence. Conditions, events, logs and dry runs print that sentence.
 
 use crate::ids::NodeId;
-use crate::names::SKIP_CHECK_ANNOTATION;
+use crate::names::{MIGRATION_ANNOTATION, SKIP_CHECK_ANNOTATION};
 
 /// The reason of [`Notice::IdsIgnored`]. It is said once, when nodes are added or removed, and stays in the status.
 pub const IDS_IGNORED: &str = "NodeIdsIgnored";
@@ -41,7 +41,7 @@ pub enum Notice {
     },
     /// A change of the controllers of a static quorum.
     #[error(
-        "pool '{pool}' keeps its controllers {kept}: the voters of a static quorum cannot change; migrate it to a dynamic quorum first"
+        "pool '{pool}' keeps its controllers {kept}: the voters of a static quorum cannot change; set the annotation {MIGRATION_ANNOTATION}: \"true\" on the Kafka resource to migrate it first (Kafka 4.1 and later)"
     )]
     ControllersHeld {
         /// The pool.
@@ -74,6 +74,14 @@ pub enum Notice {
         healthy: usize,
         /// Those that are not.
         voters: String,
+    },
+    /// A static quorum that is to become a dynamic one, and cannot.
+    #[error(
+        "the quorum stays static for now, though the annotation {MIGRATION_ANNOTATION} asks for a dynamic one: {why}"
+    )]
+    MigrationHeld {
+        /// What is missing.
+        why: String,
     },
     /// A change of the quorum that Kafka did not make.
     #[error("{change}, but Kafka did not do it: {why}; it is tried again")]
@@ -215,6 +223,7 @@ impl Notice {
             Self::PoolsNotUsed { .. } => "PoolsNotUsed",
             Self::ControllersHeld { .. } | Self::RolesHeld { .. } => "ChangeHeld",
             Self::QuorumUnknown { .. } | Self::VoterStays { .. } => "QuorumChangeHeld",
+            Self::MigrationHeld { .. } => "MigrationHeld",
             Self::QuorumChangeFailed { .. } => "QuorumChangeFailed",
             Self::RestartHeld { .. } => "RestartHeld",
             Self::RollStopped { .. } => "RollingUpdateStopped",

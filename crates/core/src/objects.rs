@@ -20,7 +20,7 @@ use crate::digest::Digest;
 use crate::ids::ClusterId;
 use crate::names::{ADDITIONS_ANNOTATION, BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL};
 use crate::properties::Properties;
-use crate::quorum::{CONTROLLER_PORT, InitialControllers, StorageFormat};
+use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
 use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
 use crate::world::{Meta, World};
@@ -167,8 +167,8 @@ pub struct Render<'a> {
     pub cluster_id: &'a ClusterId,
     /// Who formed the quorum, if that is known.
     pub initial: Option<&'a InitialControllers>,
-    /// Where nodes find the quorum.
-    pub bootstrap_servers: String,
+    /// Where its voters are kept.
+    pub quorum: Kind,
 }
 
 impl Render<'_> {
@@ -205,10 +205,13 @@ impl Render<'_> {
 
     fn server_config(&self, node: Node<'_>) -> Properties {
         let user = self.world.kafka.spec.kafka.config.as_ref();
-        config::render(self.cluster, node, &self.bootstrap_servers, user)
+        config::render(self.cluster, node, self.quorum, user)
     }
 
     fn storage_format(&self, node: Node<'_>) -> StorageFormat {
+        if self.quorum == Kind::Static {
+            return StorageFormat::Static;
+        }
         let name = self.cluster.pod_name(node);
         let running = self.world.config_maps.get(&name).and_then(|map| map.storage_format.as_deref());
         let worked_before =

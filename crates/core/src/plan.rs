@@ -13,14 +13,15 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, Pool};
 use crate::identity::{self, Identity};
 use crate::ids::NodeId;
-use crate::names::{CLUSTER_LABEL, ClusterKey, PAUSE_ANNOTATION, is_true};
+use crate::names::{CLUSTER_LABEL, ClusterKey, MIGRATION_ANNOTATION, PAUSE_ANNOTATION, is_true};
 use crate::notice::Notice;
 use crate::objects::Render;
 use crate::problem::Problem;
+use crate::quorum::Kind;
 use crate::status::{self, Progress};
 pub use crate::steps::{Fact, Mark, Plan, Protection, Questions, Removal};
 use crate::world::{Answer, Trouble, World};
-use crate::{config, ignored, membership, pods, removals, resolve, rolling};
+use crate::{config, ignored, membership, migration, pods, removals, resolve, rolling};
 
 /// How soon to ask a quorum again that did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -92,7 +93,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
             world,
             cluster_id: &identity.cluster_id,
             initial: identity.initial.as_ref(),
-            bootstrap_servers: cluster.bootstrap_servers(),
+            quorum: kind(world, &identity),
         };
         wanted.extend(render.nodes()?);
         plan.removals = removals::of(world, &cluster, &pool_problems);
@@ -102,6 +103,10 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         if !object.is_as_observed(world)? {
             plan.objects.push(object);
         }
+    }
+
+    if migration::is_over(world) {
+        plan.forgotten.push(MIGRATION_ANNOTATION);
     }
 
     // The quorum, then the pods that restart: only what is written already can be restarted into.
@@ -229,6 +234,11 @@ fn id_list(pool: &Pool) -> Vec<i32> {
     pool.ids.iter().map(|id| id.0).collect()
 }
 
+/// A quorum that is about to be formed is dynamic.
+fn kind(world: &World, identity: &Identity) -> Kind {
+    if identity.initial.is_some() { Kind::Dynamic } else { Kind::of(world) }
+}
+
 fn has_formed(world: &World) -> bool {
     world.pods.values().any(|pod| pod.is_serving() && pod.runs_controller())
 }
@@ -251,7 +261,10 @@ fn first_questions(
 /// Who votes next, or no longer.
 fn join_and_leave(plan: &mut Plan, world: &World, cluster: &Cluster) {
     let Some(quorum) = world.answers.quorum.known() else { return };
-    let membership = membership::next(world, cluster, quorum);
+    let membership = match quorum.is_dynamic {
+        true => membership::next(world, cluster, quorum),
+        false => migration::next(world, cluster, quorum),
+    };
     plan.change = membership.change;
     plan.notices.extend(membership.notices);
     plan.look_soon(membership.look_again);

@@ -94,6 +94,8 @@ pub struct Plan {
     pub restarts: Vec<Restart>,
     /// Pods that a pod set's annotation asks to restart: they are marked, then the annotation goes.
     pub marks: Vec<Mark>,
+    /// Annotations of the `Kafka` resource that have served their purpose.
+    pub forgotten: Vec<&'static str>,
     /// A change of the quorum.
     pub change: Option<Change>,
     /// Pools whose deletion is to wait from now on, or no longer.

@@ -22,6 +22,14 @@ pub struct KafkaVersion {
     pub logging: Logging,
 }
 
+impl KafkaVersion {
+    /// Its major and minor number.
+    pub fn minor(&self) -> (u32, u32) {
+        let mut numbers = self.version.split('.').map(|number| number.parse().unwrap_or_default());
+        (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default())
+    }
+}
+
 impl fmt::Display for KafkaVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.version)

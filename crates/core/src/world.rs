@@ -185,6 +185,8 @@ pub struct QuorumView {
     pub leader: NodeId,
     /// Which term of office this is.
     pub epoch: i32,
+    /// For how long this leader has been seen in this term.
+    pub stable_for: Duration,
     /// The voters of the newest voter set, committed or not.
     pub voters: Vec<Replica>,
     /// Brokers, controllers that have not joined, and for some minutes those that left.

@@ -335,3 +335,113 @@ fn controllers_of_a_pool_that_vanished_or_is_not_valid_are_left_alone() {
     converge_kafka(&mut world, &mut kafka, &[]);
     assert_eq!((ids(&kafka), world.pods.len()), (vec![3, 4, 5, 6, 7], 8));
 }
+
+/// A cluster that was made before quorums were dynamic: its disks are there, and its id is known.
+fn static_cluster() -> (World, Kafka) {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    kafka.is_static = true;
+    edit_kafka(&mut world, |kafka| {
+        let status = kafka.status.as_mut().unwrap();
+        (status.initial_controllers, status.quorum) = (None, None);
+    });
+    (world.pods, world.pod_sets, world.config_maps) = Default::default();
+    (world, kafka)
+}
+
+fn setting(world: &World, node: &str, key: &str) -> Option<String> {
+    let plan = karst_core::plan::plan(&World { config_maps: Default::default(), ..world.clone() }).unwrap();
+    let map = plan.objects.into_iter().find_map(|object| match object {
+        karst_core::objects::Object::ConfigMap(map) if map.metadata.name.as_deref() == Some(node) => map.data,
+        _ => None,
+    });
+    let config = map.unwrap().remove("server.config").unwrap();
+    config.lines().find_map(|line| line.strip_prefix(&format!("{key}=")).map(str::to_owned))
+}
+
+#[test]
+fn a_static_cluster_is_run_as_one_and_its_controllers_are_not_scaled() {
+    let (mut world, mut kafka) = static_cluster();
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    let status = world.kafka.status.clone().unwrap();
+    assert_eq!(status.initial_controllers, None);
+    assert_eq!(status.quorum.unwrap().kind, Some(api::QuorumKind::Static));
+    let node = "my-cluster-controllers-3";
+    assert!(
+        setting(&world, node, "controller.quorum.voters").unwrap().starts_with("3@my-cluster-controllers-3")
+    );
+    assert_eq!(setting(&world, node, "controller.quorum.bootstrap.servers"), None);
+    assert!(world.config_maps.values().all(|map| map.storage_format.as_deref() == Some("static")));
+
+    scale(&mut world, "controllers", 5);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(world.pods.len(), 6);
+    assert!(pool_conditions(&world, "controllers", "Warning")[0].2.contains("kraft-quorum-migration"));
+}
+
+fn ask_for_migration(world: &mut World) {
+    edit_kafka(world, |kafka| {
+        let annotations = kafka.metadata.annotations.get_or_insert_default();
+        annotations.insert("strimzi.io/kraft-quorum-migration".into(), "true".into());
+    });
+}
+
+#[test]
+fn a_static_cluster_is_migrated_and_its_nodes_get_the_new_settings() {
+    let (mut world, mut kafka) = static_cluster();
+    converge_kafka(&mut world, &mut kafka, &[]);
+    ask_for_migration(&mut world);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert!(!kafka.is_static);
+    let status = world.kafka.status.clone().unwrap();
+    assert!(status.initial_controllers.unwrap().starts_with("3@my-cluster-controllers-3"));
+    assert_eq!(status.quorum.unwrap().kind, Some(api::QuorumKind::Dynamic));
+    assert!(
+        !world
+            .kafka
+            .metadata
+            .annotations
+            .clone()
+            .unwrap_or_default()
+            .contains_key("strimzi.io/kraft-quorum-migration")
+    );
+    assert_eq!(setting(&world, "my-cluster-controllers-3", "controller.quorum.voters"), None);
+    assert!(world.config_maps.values().all(|map| map.storage_format.as_deref() == Some("join")));
+    scale(&mut world, "controllers", 5);
+    converge_safely(&mut world, &mut kafka, 3);
+    assert_eq!(ids(&kafka), [3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn a_migration_waits_for_every_voter_for_a_leader_that_lasts_and_for_a_kafka_that_can() {
+    let (mut world, mut kafka) = static_cluster();
+    converge_kafka(&mut world, &mut kafka, &[]);
+    ask_for_migration(&mut world);
+    let with = |world: &World, change: fn(&mut karst_core::world::QuorumView)| {
+        let mut answer = kafka.quorum(world);
+        if let Answer::Known(quorum) = &mut answer {
+            change(quorum);
+        }
+        let mut world = world.clone();
+        world.answers.quorum = answer;
+        karst_core::plan::plan(&world).unwrap()
+    };
+    assert_eq!(with(&world, |_| {}).change, Some(Change::MakeDynamic));
+    assert_eq!(with(&world, |quorum| quorum.stable_for = Duration::from_secs(3)).change, None);
+    let plan = with(&world, |quorum| quorum.voters[2].behind = None);
+    assert_eq!(plan.change, None);
+    assert!(
+        plan.notices.iter().any(|notice| notice.to_string().contains("these are not: 5")),
+        "{:?}",
+        plan.notices
+    );
+    edit_kafka(&mut world, |kafka| kafka.spec.kafka.version = Some("4.0.1".into()));
+    let plan = with(&world, |_| {});
+    assert_eq!(plan.change, None);
+    assert!(
+        plan.notices.iter().any(|notice| notice.to_string().contains("4.0.1 cannot")),
+        "{:?}",
+        plan.notices
+    );
+}

@@ -1,7 +1,8 @@
 //! Asking Kafka about itself.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use karst_core::ids::{DirectoryId, NodeId};
 use karst_core::names::ClusterKey;
@@ -11,11 +12,38 @@ use karst_kafka::{Admin, ConfigEntry, Error, Partition, Quorum, ReplicaState, To
 
 use crate::clients::Clients;
 
+/// Since when the leader of each quorum has been seen in its term. Kept in memory only: a new process sees for itself.
+#[derive(Debug, Default)]
+pub(crate) struct Terms(Mutex<HashMap<ClusterKey, (NodeId, i32, Instant)>>);
+
+impl Terms {
+    fn watched(&self, key: &ClusterKey, mut quorum: QuorumView) -> QuorumView {
+        let mut terms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let term = terms.entry(key.clone()).or_insert((quorum.leader, quorum.epoch, Instant::now()));
+        if (term.0, term.1) != (quorum.leader, quorum.epoch) {
+            *term = (quorum.leader, quorum.epoch, Instant::now());
+        }
+        quorum.stable_for = term.2.elapsed();
+        quorum
+    }
+
+    /// A cluster is gone.
+    pub(crate) fn forget(&self, key: &ClusterKey) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
 /// Asks what is to be asked, and adds the answers to those there are.
-pub(crate) async fn ask(clients: &Clients, key: &ClusterKey, questions: &Questions, answers: &mut Answers) {
+pub(crate) async fn ask(
+    clients: &Clients,
+    terms: &Terms,
+    key: &ClusterKey,
+    questions: &Questions,
+    answers: &mut Answers,
+) {
     if !questions.quorum.is_empty() {
         let admin = clients.controllers(key, &questions.quorum);
-        answers.quorum = answer(quorum(&admin).await);
+        answers.quorum = answer(quorum(&admin).await.map(|quorum| terms.watched(key, quorum)));
     }
     if !questions.partitions_of.is_empty() {
         let admin = clients.brokers(key, &questions.brokers);
@@ -40,6 +68,7 @@ async fn quorum(admin: &Admin) -> Result<QuorumView, Error> {
     Ok(QuorumView {
         leader: NodeId(quorum.leader.0),
         epoch: quorum.leader_epoch,
+        stable_for: Duration::ZERO,
         voters: replicas(&quorum, &quorum.voters),
         observers: replicas(&quorum, &quorum.observers),
         is_dynamic: features.get("kraft.version").is_some_and(|level| *level > 0),

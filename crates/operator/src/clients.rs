@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use karst_core::config::{CONTROLLER_LISTENER, REPLICATION_PORT};
-use karst_core::membership::Change;
+use karst_core::membership::{Change, Voter};
 use karst_core::names::ClusterKey;
 use karst_core::quorum::CONTROLLER_PORT;
 use karst_kafka::{
-    Admin, Bootstrap, ClientConfig, DirectoryId, Endpoint, Error, ErrorCode, Listener, NodeId,
+    Admin, Bootstrap, ClientConfig, DirectoryId, Endpoint, Error, ErrorCode, FeatureUpdate, Intent, Listener,
+    NodeId, Refusal, UpdateKind,
 };
 
 /// How long Kafka may take to answer. A pass does not wait longer: no answer is an answer too.
@@ -81,22 +82,48 @@ fn config() -> ClientConfig {
     }
 }
 
+/// Why Kafka did not make a change.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unchanged {
+    /// It did not answer, or refused as a whole.
+    #[error(transparent)]
+    Kafka(#[from] Error),
+    /// It refused this.
+    #[error("Kafka refused: {0}")]
+    Refused(#[from] Refusal),
+}
+
 /// Makes a change of the quorum. That it was made before is success too: the decision came from what the quorum said.
-pub(crate) async fn change(admin: &Admin, change: &Change) -> Result<(), Error> {
-    let (Change::Join { voter, .. } | Change::Leave { voter, .. }) = change;
-    let node = NodeId(voter.node.0);
-    // Neither of the two types can hold a zero id.
-    let Some(directory) = DirectoryId::from_bytes(voter.directory.to_bytes()) else { return Ok(()) };
+pub(crate) async fn change(admin: &Admin, change: &Change) -> Result<(), Unchanged> {
     let outcome = match change {
-        Change::Join { host, .. } => {
+        Change::Join { voter, host } => {
             let endpoint = Endpoint::new(host, CONTROLLER_PORT);
             let listener = Listener { name: CONTROLLER_LISTENER.to_owned(), endpoint };
-            admin.add_voter(node, directory, &[listener]).await
+            // Neither of the two types can hold a zero id.
+            let Some(directory) = directory(voter) else { return Ok(()) };
+            admin.add_voter(NodeId(voter.node.0), directory, &[listener]).await
         }
-        Change::Leave { .. } => admin.remove_voter(node, directory).await,
+        Change::Leave { voter, .. } => {
+            let Some(directory) = directory(voter) else { return Ok(()) };
+            admin.remove_voter(NodeId(voter.node.0), directory).await
+        }
+        Change::MakeDynamic => return set_feature(admin, "kraft.version", 1).await,
     };
     match outcome {
         Err(Error::Kafka { code: ErrorCode::DuplicateVoter | ErrorCode::VoterNotFound, .. }) => Ok(()),
-        outcome => outcome,
+        outcome => Ok(outcome?),
     }
+}
+
+fn directory(voter: &Voter) -> Option<DirectoryId> {
+    DirectoryId::from_bytes(voter.directory.to_bytes())
+}
+
+/// Raises a feature of the cluster to a level.
+async fn set_feature(admin: &Admin, name: &str, level: i16) -> Result<(), Unchanged> {
+    let update = FeatureUpdate { name: name.to_owned(), level, kind: UpdateKind::Upgrade };
+    for (_, outcome) in admin.update_features(&[update], Intent::Apply).await? {
+        outcome?;
+    }
+    Ok(())
 }

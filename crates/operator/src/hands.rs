@@ -276,6 +276,16 @@ impl Hands {
         Ok(())
     }
 
+    /// Removes an annotation of the `Kafka` resource that has served its purpose.
+    pub(crate) async fn forget_annotation(&self, key: &ClusterKey, annotation: &str) -> Result<(), Failure> {
+        let what = format!("could not remove the annotation {annotation} of Kafka {}", key.name);
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": { annotation: null } } }));
+        let api: Api<Kafka> = self.api(&key.namespace);
+        let patched = self.call(&what, api.patch(&key.name, &PatchParams::default(), &patch)).await?;
+        self.learn(patched);
+        Ok(())
+    }
+
     /// A disk goes only after the pod that used it: the cache may lag behind, so ask.
     async fn has_no_pod(&self, key: &ClusterKey, pod: &str, claim: &str) -> Result<(), Failure> {
         let api: Api<PartialObjectMeta<PodWire>> = Api::namespaced(self.client.clone(), &key.namespace);

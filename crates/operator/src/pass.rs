@@ -19,7 +19,7 @@ use karst_core::world::{Answers, Settings, World};
 use kube::Resource;
 use serde_json::Value;
 
-use crate::ask;
+use crate::ask::{self, Terms};
 use crate::clients::{self, Clients};
 use crate::events::Events;
 use crate::failure::Failure;
@@ -40,6 +40,7 @@ pub(crate) struct Passes {
     pub(crate) hands: Hands,
     pub(crate) events: Events,
     pub(crate) clients: Clients,
+    pub(crate) terms: Terms,
     pub(crate) troubles: Troubles,
     pub(crate) settings: Arc<Settings>,
     /// Are all `Kafka` resources seen? With a selector, one that is not seen may exist all the same.
@@ -54,6 +55,7 @@ impl Passes {
             let snapshot = self.hands.index.snapshot(key);
             let Some(kafka) = snapshot.kafka.clone() else {
                 self.clients.forget(key);
+                self.terms.forget(key);
                 self.troubles.forget(key);
                 return self.pools_without_kafka(key, &snapshot).await;
             };
@@ -67,7 +69,7 @@ impl Passes {
                 }
             };
             if !plan.questions.is_empty() {
-                ask::ask(&self.clients, key, &plan.questions, &mut answers).await;
+                ask::ask(&self.clients, &self.terms, key, &plan.questions, &mut answers).await;
                 continue;
             }
             if plan.facts.is_empty() {
@@ -146,6 +148,9 @@ impl Passes {
         }
         if let Some(change) = &plan.change {
             self.change_quorum(world, change).await;
+        }
+        for annotation in &plan.forgotten {
+            failures.extend(self.hands.forget_annotation(key, annotation).await.err());
         }
         failures.extend(self.report_pools(key, &world.pools, &plan.pool_statuses).await);
         if let Some(status) = &plan.status {

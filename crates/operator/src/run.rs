@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::ask::Terms;
 use crate::clients::Clients;
 use crate::events::Events;
 use crate::hands::Hands;
@@ -84,6 +85,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         },
         events: Events::new(client, identity),
         clients: Clients::default(),
+        terms: Terms::default(),
         troubles: Troubles::default(),
         settings: Arc::clone(&settings.core),
         sees_all: settings.selector.is_none(),

@@ -13,6 +13,8 @@ use karst_core::world::Trouble;
 
 /// The pause after a first failure. A controller that was just started often refuses once.
 const FIRST_PAUSE: Duration = Duration::from_millis(300);
+/// A migration that fails costs a leader its office: the next one must be at rest again.
+const AFTER_MIGRATION: Duration = Duration::from_secs(10);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -35,7 +37,7 @@ impl Troubles {
         let mut all = self.lock();
         let before =
             all.get(key).filter(|(trouble, _)| trouble.change == *change).map_or(0, |(_, times)| *times);
-        let pause = FIRST_PAUSE.saturating_mul(1 << before.min(10)).min(LONGEST_PAUSE);
+        let pause = if *change == Change::MakeDynamic { AFTER_MIGRATION } else { pause(before) };
         let until = Timestamp::now().checked_add(pause).unwrap_or(Timestamp::MAX);
         let trouble = Trouble { change: change.clone(), why: why.to_string(), until };
         all.insert(key.clone(), (trouble, before.saturating_add(1)));
@@ -45,4 +47,8 @@ impl Troubles {
     pub(crate) fn forget(&self, key: &ClusterKey) {
         self.lock().remove(key);
     }
+}
+
+fn pause(failures: u32) -> Duration {
+    FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE)
 }

@@ -150,6 +150,10 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
         let set = Arc::make_mut(world.pod_sets.get_mut(&mark.pod_set).expect("a pod set"));
         set.meta.annotations.remove(&key);
     }
+    for annotation in &plan.forgotten {
+        let kafka = Arc::make_mut(&mut world.kafka);
+        kafka.metadata.annotations.as_mut().and_then(|all| all.remove(*annotation));
+    }
     for (pool, protection) in &plan.protections {
         protect(world, pool, *protection);
     }
@@ -281,7 +285,7 @@ pub(crate) fn healthy_quorum(world: &World) -> Answer<QuorumView> {
 /// What Kafka answers when these controllers are its voters.
 pub(crate) fn voters(world: &World, initial: &InitialControllers) -> Answer<QuorumView> {
     let voters = initial.iter().map(|one| Voter { node: one.node, directory: one.directory }).collect();
-    Kafka { voters, disks: BTreeMap::new() }.quorum(world)
+    Kafka { voters, disks: BTreeMap::new(), is_static: false }.quorum(world)
 }
 
 /// A Kafka that does what it is told.
@@ -290,6 +294,7 @@ pub(crate) struct Kafka {
     pub(crate) voters: Vec<Voter>,
     /// Disks of nodes that are not the ones their nodes started with.
     pub(crate) disks: BTreeMap<NodeId, DirectoryId>,
+    pub(crate) is_static: bool,
 }
 
 impl Kafka {
@@ -299,7 +304,7 @@ impl Kafka {
         let initial = text.map(|text| InitialControllers::parse(&text).unwrap());
         let voters = initial.iter().flat_map(InitialControllers::iter);
         let voters = voters.map(|one| Voter { node: one.node, directory: one.directory }).collect();
-        Self { voters, disks: BTreeMap::new() }
+        Self { voters, disks: BTreeMap::new(), is_static: false }
     }
 
     fn disk(&self, node: NodeId) -> DirectoryId {
@@ -321,7 +326,7 @@ impl Kafka {
         };
         let replica = |voter: &Voter| Replica {
             node: voter.node,
-            directory: Some(voter.directory),
+            directory: (!self.is_static).then_some(voter.directory),
             takes_part: is_up(voter),
             behind: is_up(voter).then_some(Duration::ZERO),
         };
@@ -329,9 +334,10 @@ impl Kafka {
         Answer::Known(QuorumView {
             leader: leader.node,
             epoch: 1,
+            stable_for: Duration::from_secs(60),
             voters: self.voters.iter().map(replica).collect(),
             observers: others.filter(|one| !self.voters.contains(one)).map(|one| replica(&one)).collect(),
-            is_dynamic: true,
+            is_dynamic: !self.is_static,
             is_committed: true,
             metadata_level: Some(27),
         })
@@ -341,6 +347,7 @@ impl Kafka {
         match change {
             Change::Join { voter, .. } => self.voters.push(*voter),
             Change::Leave { voter, .. } => self.voters.retain(|one| one != voter),
+            Change::MakeDynamic => self.is_static = false,
         }
     }
 }
@@ -413,6 +420,7 @@ pub(crate) fn is_quiet(plan: &Plan) -> bool {
         && plan.restarts.is_empty()
         && plan.marks.is_empty()
         && plan.change.is_none()
+        && plan.forgotten.is_empty()
 }
 
 /// A cluster made from the example, at rest.
