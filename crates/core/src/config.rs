@@ -94,6 +94,7 @@ pub fn render(
     cluster: &Cluster,
     node: Node<'_>,
     quorum: Kind,
+    bootstrap_servers: &str,
     user: Option<&BTreeMap<String, Value>>,
 ) -> Properties {
     let mut config = Properties::default();
@@ -112,7 +113,7 @@ pub fn render(
         config.set(STATIC_VOTERS, cluster.static_voters());
     }
     if quorum != Kind::Static {
-        config.set(BOOTSTRAP_SERVERS, cluster.bootstrap_servers());
+        config.set(BOOTSTRAP_SERVERS, bootstrap_servers);
     }
     config.set("metadata.log.dir", storage.metadata_disk().log_dir(node.id));
     config.set("log.dirs", log_dirs.join(","));

@@ -133,6 +133,7 @@ const CONFIG_KEYS: &[&str] = &[
     "storage.format",
     "initial.controllers",
     "jvm.options",
+    "java.security",
     "log4j.properties",
     "log4j2.properties",
 ];
@@ -169,6 +170,8 @@ pub struct Render<'a> {
     pub initial: Option<&'a InitialControllers>,
     /// Where its voters are kept.
     pub quorum: Kind,
+    /// Where nodes find it when they start.
+    pub bootstrap_servers: String,
 }
 
 impl Render<'_> {
@@ -205,7 +208,7 @@ impl Render<'_> {
 
     fn server_config(&self, node: Node<'_>) -> Properties {
         let user = self.world.kafka.spec.kafka.config.as_ref();
-        config::render(self.cluster, node, self.quorum, user)
+        config::render(self.cluster, node, self.quorum, &self.bootstrap_servers, user)
     }
 
     fn storage_format(&self, node: Node<'_>) -> StorageFormat {
@@ -229,6 +232,7 @@ impl Render<'_> {
             ("storage.format", self.storage_format(node).as_str().to_owned()),
             ("initial.controllers", self.initial.map(ToString::to_string).unwrap_or_default()),
             ("jvm.options", jvm::options(node.pool.jvm_options.as_ref(), node.pool.memory())),
+            ("java.security", jvm::SECURITY.to_owned()),
             (logging_key, logging.to_owned()),
         ];
         ConfigMap {

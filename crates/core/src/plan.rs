@@ -17,7 +17,7 @@ use crate::names::{CLUSTER_LABEL, ClusterKey, MIGRATION_ANNOTATION, PAUSE_ANNOTA
 use crate::notice::Notice;
 use crate::objects::Render;
 use crate::problem::Problem;
-use crate::quorum::Kind;
+use crate::quorum::{CONTROLLER_PORT, Kind};
 use crate::status::{self, Progress};
 pub use crate::steps::{Fact, Mark, Plan, Protection, Questions, Removal};
 use crate::world::{Answer, Trouble, World};
@@ -94,6 +94,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
             cluster_id: &identity.cluster_id,
             initial: identity.initial.as_ref(),
             quorum: kind(world, &identity),
+            bootstrap_servers: bootstrap_servers(world, &cluster),
         };
         wanted.extend(render.nodes()?);
         plan.removals = removals::of(world, &cluster, &pool_problems);
@@ -237,6 +238,16 @@ fn id_list(pool: &Pool) -> Vec<i32> {
 /// A quorum that is about to be formed is dynamic.
 fn kind(world: &World, identity: &Identity) -> Kind {
     if identity.initial.is_some() { Kind::Dynamic } else { Kind::of(world) }
+}
+
+/// Where nodes look for the quorum when they start: at the controllers that are wanted, and at those that run. While roles
+/// change hands, only the latter know who votes.
+fn bootstrap_servers(world: &World, cluster: &Cluster) -> String {
+    let wanted = cluster.controllers().into_iter().map(|node| cluster.host(node));
+    let running = world.pods.iter().filter(|(_, pod)| pod.runs_controller() && !pod.meta.deleting);
+    let running = running.map(|(name, _)| world.key.pod_host(name, &cluster.domain));
+    let hosts: BTreeSet<String> = wanted.chain(running).collect();
+    hosts.into_iter().map(|host| format!("{host}:{CONTROLLER_PORT}")).collect::<Vec<_>>().join(",")
 }
 
 fn has_formed(world: &World) -> bool {

@@ -130,6 +130,21 @@ fn roles_are_added_and_removed_and_a_voter_leaves_before_it_restarts() {
 }
 
 #[test]
+fn controllers_that_take_over_find_those_that_still_vote() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    edit_pool(&mut world, "brokers", |pool| pool.spec.roles.push(Role::Controller));
+    converge_safely(&mut world, &mut kafka, 3);
+    // The brokers vote. From now on they are not to.
+    edit_pool(&mut world, "brokers", |pool| pool.spec.roles = vec![Role::Broker]);
+    let servers = setting(&world, "my-cluster-controllers-3", "controller.quorum.bootstrap.servers").unwrap();
+    assert!(
+        servers.contains("my-cluster-brokers-0.") && servers.contains("my-cluster-controllers-3."),
+        "{servers}"
+    );
+}
+
+#[test]
 fn combined_nodes_become_separate_ones_and_back() {
     let mut world = world(
         "apiVersion: kafka.strimzi.io/v1
