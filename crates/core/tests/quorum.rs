@@ -137,6 +137,9 @@ fn controllers_that_take_over_find_those_that_still_vote() {
     converge_safely(&mut world, &mut kafka, 3);
     // The brokers vote. From now on they are not to.
     edit_pool(&mut world, "brokers", |pool| pool.spec.roles = vec![Role::Broker]);
+    while world.pools["brokers"].status.as_ref().unwrap().roles != Some(vec![Role::Broker]) {
+        assert!(step(&mut world, &mut kafka, &[]));
+    }
     let servers = setting(&world, "my-cluster-controllers-3", "controller.quorum.bootstrap.servers").unwrap();
     assert!(
         servers.contains("my-cluster-brokers-0.") && servers.contains("my-cluster-controllers-3."),
