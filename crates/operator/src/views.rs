@@ -212,8 +212,17 @@ fn waiting(container: &ContainerWire) -> Option<String> {
     let reason = waiting.reason.as_deref().filter(|reason| !PASSING.contains(reason))?;
     let ended = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
     let last_words =
-        ended.and_then(|ended| ended.message.as_deref()).map(|words| tail(words.trim(), LAST_WORDS));
+        ended.and_then(|ended| ended.message.as_deref()).map(|words| tail(telling(words), LAST_WORDS));
     Some(join(Some(reason), last_words.or(waiting.message.as_deref())))
+}
+
+/// The line that says what happened: the last that names an exception, or else the last at all. The rest is where it happened,
+/// and when, which is never the same twice.
+fn telling(words: &str) -> &str {
+    let lines = || words.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+    let is_frame = |line: &&str| line.starts_with("at ") || line.starts_with("...");
+    let exception = lines().filter(|line| !is_frame(line)).find(|line| line.contains("Exception: "));
+    exception.or_else(|| lines().find(|line| !is_frame(line))).unwrap_or_default()
 }
 
 fn tail(text: &str, length: usize) -> &str {
@@ -259,6 +268,22 @@ mod tests {
             }]
         }));
         assert_eq!(view.stuck.as_deref(), Some("CrashLoopBackOff: disk belongs to another cluster"));
+    }
+
+    #[test]
+    fn of_a_java_program_that_died_the_exception_is_quoted() {
+        let words = "2026-11-15T12:42:21,311 ERROR Exiting Kafka due to fatal exception (kafka.Kafka$) [main]
+org.apache.kafka.common.config.ConfigException: Invalid value a while for configuration log.retention.hours: Not a number of type INT
+\tat org.apache.kafka.common.config.ConfigDef.parseType(ConfigDef.java:757)
+\tat kafka.Kafka.main(Kafka.scala)
+2026-11-15T12:42:21.336080Z  INFO Kafka ended with exit code 1
+";
+        assert!(
+            telling(words)
+                .starts_with("org.apache.kafka.common.config.ConfigException: Invalid value a while")
+        );
+        assert_eq!(telling("first\nlast\n"), "last");
+        assert_eq!(telling(""), "");
     }
 
     #[test]
