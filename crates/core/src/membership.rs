@@ -112,7 +112,7 @@ pub(crate) fn next(world: &World, cluster: &Cluster, quorum: &QuorumView) -> Mem
 }
 
 /// Nodes of pools that are not there to be read, or not valid: what they do is left alone.
-fn held(world: &World, cluster: &Cluster) -> BTreeSet<NodeId> {
+pub(crate) fn held(world: &World, cluster: &Cluster) -> BTreeSet<NodeId> {
     let known: BTreeSet<String> = cluster.pools.iter().map(|pool| world.key.pod_set(&pool.name)).collect();
     let others = world.pod_sets.iter().filter(|(name, _)| !known.contains(*name));
     others.flat_map(|(_, set)| set.pods.keys().filter_map(|pod| names::node_of_pod(pod))).collect()

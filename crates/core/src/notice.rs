@@ -91,6 +91,36 @@ pub enum Notice {
         /// What Kafka said.
         why: String,
     },
+    /// A broker that is gone, and that Kafka did not forget.
+    #[error(
+        "broker {node} is gone and still registered, because Kafka did not unregister it: {why}; it is tried again"
+    )]
+    UnregistrationFailed {
+        /// The broker.
+        node: NodeId,
+        /// What Kafka said.
+        why: String,
+    },
+    /// A metadata version that Kafka did not take.
+    #[error(
+        "the metadata version is to become {name}, but Kafka did not do it: {why}; it is tried again (a controller that left the quorum stays registered up to Kafka 4.3 and can be in the way: run its node id once more on the new version, as a controller, until it has registered)"
+    )]
+    MetadataFailed {
+        /// The metadata version.
+        name: &'static str,
+        /// What Kafka said.
+        why: String,
+    },
+    /// A version that could not read what is there.
+    #[error("spec.kafka.version is {asked}, and the nodes stay at {kept}: {why}")]
+    VersionHeld {
+        /// What was asked for.
+        asked: &'static str,
+        /// What is run.
+        kept: &'static str,
+        /// What is in the way.
+        why: String,
+    },
     /// A pod that is to restart and cannot.
     #[error("pod {pod} is to restart and does not yet: {why}")]
     RestartHeld {
@@ -225,6 +255,9 @@ impl Notice {
             Self::QuorumUnknown { .. } | Self::VoterStays { .. } => "QuorumChangeHeld",
             Self::MigrationHeld { .. } => "MigrationHeld",
             Self::QuorumChangeFailed { .. } => "QuorumChangeFailed",
+            Self::UnregistrationFailed { .. } => "UnregistrationFailed",
+            Self::MetadataFailed { .. } => "MetadataVersionHeld",
+            Self::VersionHeld { .. } => "VersionHeld",
             Self::RestartHeld { .. } => "RestartHeld",
             Self::RollStopped { .. } => "RollingUpdateStopped",
             Self::PartitionsHere { .. } | Self::PartitionsUnknown { .. } => "ScaleDownPreventionCheck",

@@ -19,9 +19,11 @@ use crate::objects::Render;
 use crate::problem::Problem;
 use crate::quorum::{CONTROLLER_PORT, Kind};
 use crate::status::{self, Progress};
-pub use crate::steps::{Fact, Mark, Plan, Protection, Questions, Removal};
+pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Removal};
 use crate::world::{Answer, Trouble, World};
-use crate::{config, ignored, membership, migration, pods, removals, resolve, rolling};
+use crate::{
+    config, ignored, membership, migration, pods, registration, removals, resolve, rolling, upgrade,
+};
 
 /// How soon to ask a quorum again that did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -32,7 +34,7 @@ const LOOK_AT_QUORUM_AGAIN: Duration = Duration::from_secs(10);
 const LOOK_AT_PARTITIONS_AGAIN: Duration = Duration::from_secs(5);
 
 /// Fields of the cluster's status that are never written with the rest of it.
-pub const KAFKA_FACTS: &[&str] = &["clusterId", "initialControllers"];
+pub const KAFKA_FACTS: &[&str] = &["clusterId", "initialControllers", "registeredNodeIds"];
 /// Fields of a pool's status that are never written with the rest of it.
 pub const POOL_FACTS: &[&str] = &["nodeIds", "clusterId", "roles"];
 
@@ -117,7 +119,9 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     if plan.facts.is_empty() && plan.objects.is_empty() {
         plan.marks = rolling::marks(world, &cluster);
         roll(&mut plan, world, &cluster);
+        unregister_then_upgrade(&mut plan, world, &cluster);
     }
+    pause_after_failures(&mut plan, world);
 
     // Status.
     let progress = if pool_problems.is_empty() {
@@ -213,6 +217,9 @@ fn missing_facts(world: &World, cluster: &Cluster, identity: &Identity) -> Vec<F
     if !nodes.is_empty() {
         return nodes;
     }
+    if let Some(status) = registration::to_remember(world, cluster).filter(|_| identity.is_durable) {
+        return vec![Fact::Registered { status }];
+    }
     if !identity.is_durable {
         let mut status = json!({ "clusterId": identity.cluster_id });
         if let Some(initial) = &identity.initial {
@@ -266,6 +273,11 @@ fn first_questions(
         questions.quorum = controller_hosts(world, cluster);
     }
     questions.ask_partitions(partitions_of, || broker_hosts(world, cluster));
+    let brokers = broker_hosts(world, cluster);
+    if !brokers.is_empty() && !world.answers.registered.was_asked() {
+        questions.registered = true;
+        questions.brokers = brokers;
+    }
     questions
 }
 
@@ -276,18 +288,35 @@ fn join_and_leave(plan: &mut Plan, world: &World, cluster: &Cluster) {
         true => membership::next(world, cluster, quorum),
         false => migration::next(world, cluster, quorum),
     };
-    plan.change = membership.change;
     plan.notices.extend(membership.notices);
     plan.look_soon(membership.look_again);
-    // What just failed gets a pause, and is told.
-    let failed = world.trouble.as_ref().filter(|trouble| Some(&trouble.change) == plan.change.as_ref());
-    if let Some(Trouble { change, why, until }) = failed {
-        plan.notices.push(Notice::QuorumChangeFailed { change: change.to_string(), why: why.clone() });
-        if let Ok(pause) = Duration::try_from(until.duration_since(world.now))
-            && !pause.is_zero()
-        {
-            plan.change = None;
-            plan.look_again = Some(pause);
+    plan.deeds.extend(membership.change.map(Deed::Change));
+}
+
+/// Brokers that are gone are forgotten; when all of them are, the metadata version may move.
+fn unregister_then_upgrade(plan: &mut Plan, world: &World, cluster: &Cluster) {
+    let gone = registration::gone(world, cluster);
+    if gone.is_empty() && plan.change().is_none() && plan.restarts.is_empty() {
+        plan.deeds.extend(upgrade::metadata(world, cluster).map(Deed::Metadata));
+    }
+    plan.deeds.extend(gone.into_iter().map(Deed::Unregister));
+}
+
+/// What just failed gets a pause, and is told.
+fn pause_after_failures(plan: &mut Plan, world: &World) {
+    for Trouble { deed, why, until } in &world.troubles {
+        let Some(position) = plan.deeds.iter().position(|planned| planned == deed) else { continue };
+        plan.notices.push(match deed {
+            Deed::Change(change) => {
+                Notice::QuorumChangeFailed { change: change.to_string(), why: why.clone() }
+            }
+            Deed::Unregister(node) => Notice::UnregistrationFailed { node: *node, why: why.clone() },
+            Deed::Metadata(change) => Notice::MetadataFailed { name: change.name, why: why.clone() },
+        });
+        let pause = Duration::try_from(until.duration_since(world.now)).unwrap_or_default();
+        if !pause.is_zero() {
+            plan.deeds.remove(position);
+            plan.look_soon(Some(pause));
         }
     }
 }
@@ -302,7 +331,7 @@ fn roll(plan: &mut Plan, world: &World, cluster: &Cluster) {
     }
     plan.questions.ask_partitions(roll.partitions_of, || broker_hosts(world, cluster));
     plan.restarts = roll.restarts;
-    if plan.change.is_some() {
+    if plan.change().is_some() {
         plan.restarts
             .retain(|restart| world.pods.get(&restart.pod).is_some_and(|pod| !pod.runs_controller()));
     }

@@ -186,6 +186,7 @@ mod tests {
             is_dynamic: true,
             is_committed: true,
             metadata_level: None,
+            features: std::collections::BTreeMap::new(),
         }
     }
 

@@ -14,6 +14,7 @@ use crate::objects::Object;
 use crate::problem::Problem;
 use crate::rolling::Restart;
 use crate::status::Progress;
+use crate::upgrade::MetadataChange;
 
 /// Something that must be durable before anything is built on it.
 ///
@@ -33,6 +34,11 @@ pub enum Fact {
         status: Value,
         /// Is the cluster formed by this? Then nothing of an earlier one may be left.
         forms: bool,
+    },
+    /// Which brokers may be registered, where Kafka does not tell of those that are down.
+    Registered {
+        /// The new part of the status.
+        status: Value,
     },
     /// Which cluster a pool belongs to.
     PoolCluster {
@@ -96,8 +102,8 @@ pub struct Plan {
     pub marks: Vec<Mark>,
     /// Annotations of the `Kafka` resource that have served their purpose.
     pub forgotten: Vec<&'static str>,
-    /// A change of the quorum.
-    pub change: Option<Change>,
+    /// What Kafka is to do.
+    pub deeds: Vec<Deed>,
     /// Pools whose deletion is to wait from now on, or no longer.
     pub protections: BTreeMap<String, Protection>,
     /// What to ask Kafka, because its answer changes this plan.
@@ -116,6 +122,17 @@ pub struct Plan {
     pub look_again: Option<Duration>,
 }
 
+/// Something that Kafka is asked to do, once for all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Deed {
+    /// To change its quorum.
+    Change(Change),
+    /// To forget a broker that is gone.
+    Unregister(NodeId),
+    /// To go to another metadata version.
+    Metadata(MetadataChange),
+}
+
 /// All pods of a pod set are to restart, because its annotation says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
@@ -130,6 +147,8 @@ pub struct Mark {
 pub struct Questions {
     /// Ask the controllers at these hosts about the quorum.
     pub quorum: Vec<String>,
+    /// Ask which brokers are registered.
+    pub registered: bool,
     /// Ask for the partitions on these nodes.
     pub partitions_of: BTreeSet<NodeId>,
     /// Where brokers can be asked.
@@ -137,6 +156,14 @@ pub struct Questions {
 }
 
 impl Plan {
+    /// The change of the quorum, if there is one.
+    pub fn change(&self) -> Option<&Change> {
+        self.deeds.iter().find_map(|deed| match deed {
+            Deed::Change(change) => Some(change),
+            _ => None,
+        })
+    }
+
     /// Looks again at this time at the latest.
     pub(crate) fn look_soon(&mut self, pause: Option<Duration>) {
         self.look_again = self.look_again.into_iter().chain(pause).min();
@@ -155,6 +182,6 @@ impl Questions {
 
     /// Is there nothing to ask?
     pub fn is_empty(&self) -> bool {
-        self.quorum.is_empty() && self.partitions_of.is_empty()
+        self.quorum.is_empty() && self.partitions_of.is_empty() && !self.registered
     }
 }

@@ -13,10 +13,10 @@ use karst_api as api;
 
 use crate::digest::Digest;
 use crate::ids::{DirectoryId, Entropy, NodeId};
-use crate::membership::Change;
 use crate::names::{
     BROKER_ROLE_LABEL, CONTROLLER_ROLE_LABEL, ClusterKey, MANAGED_BY, MANAGED_BY_LABEL, REVISION_ANNOTATION,
 };
+use crate::steps::Deed;
 
 /// Who an object is, without the parts nobody looks at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -197,6 +197,8 @@ pub struct QuorumView {
     pub is_committed: bool,
     /// The finalized metadata version's level.
     pub metadata_level: Option<i16>,
+    /// All finalized features with their levels.
+    pub features: BTreeMap<String, i16>,
 }
 
 impl QuorumView {
@@ -254,6 +256,24 @@ impl<T> Answer<T> {
     }
 }
 
+/// A broker that is registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegisteredBroker {
+    /// Its node.
+    pub node: NodeId,
+    /// Registered, but not serving.
+    pub fenced: bool,
+}
+
+/// The brokers that are registered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Registered {
+    /// The brokers.
+    pub brokers: Vec<RegisteredBroker>,
+    /// Are those that do not serve among them? Before Kafka 4.0 they are not.
+    pub fenced_known: bool,
+}
+
 /// Partitions, and the nodes whose partitions these are all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Partitions {
@@ -277,6 +297,8 @@ pub struct Answers {
     pub quorum: Answer<QuorumView>,
     /// About partitions on the nodes that are to go, or to restart.
     pub partitions: Answer<Partitions>,
+    /// About the brokers that are registered.
+    pub registered: Answer<Registered>,
 }
 
 impl Answers {
@@ -290,11 +312,11 @@ impl Answers {
     }
 }
 
-/// A change of the quorum that failed when it was last tried.
+/// Something that Kafka did not do when it was last asked to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// The change.
-    pub change: Change,
+    /// What.
+    pub deed: Deed,
     /// What Kafka said.
     pub why: String,
     /// Not to be tried again before.
@@ -351,7 +373,7 @@ pub struct World {
     /// What Kafka itself says.
     pub answers: Answers,
     /// What went wrong last, and is worth a pause.
-    pub trouble: Option<Trouble>,
+    pub troubles: Vec<Trouble>,
     /// What the operator was told.
     pub settings: Arc<Settings>,
     /// When it is now.

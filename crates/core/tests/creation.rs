@@ -43,6 +43,7 @@ fn name(fact: &Fact) -> String {
         Fact::PoolNodes { pool, .. } => format!("nodes of {pool}"),
         Fact::Identity { .. } => "identity".to_owned(),
         Fact::PoolCluster { pool, .. } => format!("cluster of {pool}"),
+        Fact::Registered { .. } => "registered brokers".to_owned(),
     }
 }
 
@@ -181,6 +182,7 @@ fn a_recreated_kafka_resource_brings_the_cluster_back_from_its_disks() {
         if !plan.questions.quorum.is_empty() {
             let initial = InitialControllers::parse(before.initial_controllers.as_ref().unwrap()).unwrap();
             world.answers.quorum = voters(&world, &initial);
+            world.answers.registered = Kafka::default().registered(&world);
             continue;
         }
         for map in world.config_maps.values() {

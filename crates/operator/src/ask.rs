@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use karst_core::ids::{DirectoryId, NodeId};
 use karst_core::names::ClusterKey;
 use karst_core::plan::Questions;
-use karst_core::world::{Answer, Answers, PartitionView, Partitions, QuorumView, Replica};
-use karst_kafka::{Admin, ConfigEntry, Error, Partition, Quorum, ReplicaState, TopicSelection};
+use karst_core::world::{
+    Answer, Answers, PartitionView, Partitions, QuorumView, Registered, RegisteredBroker, Replica,
+};
+use karst_kafka::{Admin, Broker, ConfigEntry, Error, Partition, Quorum, ReplicaState, TopicSelection};
 
 use crate::clients::Clients;
 
@@ -45,6 +47,10 @@ pub(crate) async fn ask(
         let admin = clients.controllers(key, &questions.quorum);
         answers.quorum = answer(quorum(&admin).await.map(|quorum| terms.watched(key, quorum)));
     }
+    if questions.registered {
+        let admin = clients.brokers(key, &questions.brokers);
+        answers.registered = answer(registered(&admin).await);
+    }
     if !questions.partitions_of.is_empty() {
         let admin = clients.brokers(key, &questions.brokers);
         answers.partitions = answer(partitions(&admin, &questions.partitions_of).await);
@@ -74,6 +80,7 @@ async fn quorum(admin: &Admin) -> Result<QuorumView, Error> {
         is_dynamic: features.get("kraft.version").is_some_and(|level| *level > 0),
         is_committed,
         metadata_level: features.get("metadata.version").copied(),
+        features,
     })
 }
 
@@ -104,6 +111,15 @@ fn replicas(quorum: &Quorum, replicas: &[ReplicaState]) -> Vec<Replica> {
         behind: if replica.id == quorum.leader { Some(Duration::ZERO) } else { behind(replica) },
     };
     replicas.iter().map(view).collect()
+}
+
+async fn registered(admin: &Admin) -> Result<Registered, Error> {
+    let cluster = admin.describe_cluster().await?;
+    let broker = |broker: &Broker| RegisteredBroker { node: NodeId(broker.id.0), fenced: broker.fenced };
+    Ok(Registered {
+        brokers: cluster.brokers.iter().map(broker).collect(),
+        fenced_known: cluster.fenced_known,
+    })
 }
 
 /// The partitions that have a copy on one of the nodes.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use karst_core::config::{CONTROLLER_LISTENER, REPLICATION_PORT};
 use karst_core::membership::{Change, Voter};
 use karst_core::names::ClusterKey;
+use karst_core::plan::Deed;
 use karst_core::quorum::CONTROLLER_PORT;
 use karst_kafka::{
     Admin, Bootstrap, ClientConfig, DirectoryId, Endpoint, Error, ErrorCode, FeatureUpdate, Intent, Listener,
@@ -93,35 +94,46 @@ pub(crate) enum Unchanged {
     Refused(#[from] Refusal),
 }
 
-/// Makes a change of the quorum. That it was made before is success too: the decision came from what the quorum said.
-pub(crate) async fn change(admin: &Admin, change: &Change) -> Result<(), Unchanged> {
-    let outcome = match change {
-        Change::Join { voter, host } => {
+/// Does what was decided. That it was done before is success too: the decision came from what Kafka said.
+pub(crate) async fn do_it(admin: &Admin, deed: &Deed) -> Result<(), Unchanged> {
+    let outcome = match deed {
+        Deed::Change(Change::Join { voter, host }) => {
             let endpoint = Endpoint::new(host, CONTROLLER_PORT);
             let listener = Listener { name: CONTROLLER_LISTENER.to_owned(), endpoint };
             // Neither of the two types can hold a zero id.
             let Some(directory) = directory(voter) else { return Ok(()) };
             admin.add_voter(NodeId(voter.node.0), directory, &[listener]).await
         }
-        Change::Leave { voter, .. } => {
+        Deed::Change(Change::Leave { voter, .. }) => {
             let Some(directory) = directory(voter) else { return Ok(()) };
             admin.remove_voter(NodeId(voter.node.0), directory).await
         }
-        Change::MakeDynamic => return set_feature(admin, "kraft.version", 1).await,
+        Deed::Change(Change::MakeDynamic) => {
+            return set_feature(admin, "kraft.version", 1, UpdateKind::Upgrade).await;
+        }
+        Deed::Metadata(change) => {
+            let kind = if change.is_downgrade { UpdateKind::SafeDowngrade } else { UpdateKind::Upgrade };
+            return set_feature(admin, "metadata.version", change.level, kind).await;
+        }
+        Deed::Unregister(node) => admin.unregister_broker(NodeId(node.0)).await,
     };
     match outcome {
-        Err(Error::Kafka { code: ErrorCode::DuplicateVoter | ErrorCode::VoterNotFound, .. }) => Ok(()),
+        Err(Error::Kafka { code, .. }) if is_done_before(code) => Ok(()),
         outcome => Ok(outcome?),
     }
+}
+
+fn is_done_before(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::DuplicateVoter | ErrorCode::VoterNotFound | ErrorCode::BrokerIdNotRegistered)
 }
 
 fn directory(voter: &Voter) -> Option<DirectoryId> {
     DirectoryId::from_bytes(voter.directory.to_bytes())
 }
 
-/// Raises a feature of the cluster to a level.
-async fn set_feature(admin: &Admin, name: &str, level: i16) -> Result<(), Unchanged> {
-    let update = FeatureUpdate { name: name.to_owned(), level, kind: UpdateKind::Upgrade };
+/// Brings a feature of the cluster to a level.
+async fn set_feature(admin: &Admin, name: &str, level: i16, kind: UpdateKind) -> Result<(), Unchanged> {
+    let update = FeatureUpdate { name: name.to_owned(), level, kind };
     for (_, outcome) in admin.update_features(&[update], Intent::Apply).await? {
         outcome?;
     }

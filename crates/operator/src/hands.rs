@@ -9,10 +9,12 @@ use std::sync::Arc;
 use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
+use karst_core::ids::NodeId;
 use karst_core::names::{CLUSTER_LABEL, ClusterKey, KIND_LABEL, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
 use karst_core::objects::Object;
 use karst_core::plan::{Fact, Mark, Protection, Removal};
 use karst_core::podset::PodAction;
+use karst_core::registration;
 use karst_core::rolling::Restart;
 use karst_core::world::{PodSetView, World};
 use kube::api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams, Preconditions};
@@ -145,6 +147,10 @@ impl Hands {
                 )
                 .await
             }
+            Fact::Registered { status } => {
+                let version = world.kafka.metadata.resource_version.as_ref();
+                self.patch_fact::<Kafka>(namespace, &world.key.name, version, status).await
+            }
             Fact::Identity { status, forms } => {
                 if *forms {
                     self.nothing_is_left_of(&world.key).await?;
@@ -190,6 +196,18 @@ impl Hands {
                 Err(Failure::Changed(format!("{kind} {name} exists, though it was not seen before")))
             }
         }
+    }
+
+    /// Takes a broker that was unregistered off the list of those that may be registered, where there is one.
+    pub(crate) async fn forget_broker(&self, world: &World, node: NodeId) -> Result<(), Failure> {
+        let Some(status) = registration::without(world, node) else { return Ok(()) };
+        // The list as it is now: others may have been taken off it in this pass.
+        let key = &world.key;
+        let known = self.index.snapshot(key).kafka.unwrap_or_else(|| Arc::clone(&world.kafka));
+        let version = known.metadata.resource_version.as_ref();
+        let now = World { kafka: Arc::clone(&known), ..world.clone() };
+        let status = registration::without(&now, node).unwrap_or(status);
+        self.patch_fact::<Kafka>(&key.namespace, &key.name, version, &status).await
     }
 
     /// Writes the changed part of a status.

@@ -7,10 +7,9 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka, KafkaNodePool};
 use karst_core::ids::Entropy;
-use karst_core::membership::Change;
 use karst_core::names::ClusterKey;
 use karst_core::notice::IDS_IGNORED;
-use karst_core::plan::{self, Fact, Plan, Protection};
+use karst_core::plan::{self, Deed, Fact, Plan, Protection};
 use karst_core::podset;
 use karst_core::pools;
 use karst_core::rolling::Restart;
@@ -109,7 +108,7 @@ impl Passes {
             service_accounts: snapshot.accounts,
             claims: snapshot.claims,
             answers,
-            trouble: self.troubles.of(key),
+            troubles: self.troubles.of(key),
             settings: Arc::clone(&self.settings),
             now: Timestamp::now(),
             entropy,
@@ -146,8 +145,8 @@ impl Passes {
         for restart in &plan.restarts {
             failures.extend(self.restart(world, restart).await.err());
         }
-        if let Some(change) = &plan.change {
-            self.change_quorum(world, change).await;
+        for deed in &plan.deeds {
+            failures.extend(self.ask_kafka_to(world, deed).await.err());
         }
         for annotation in &plan.forgotten {
             failures.extend(self.hands.forget_annotation(key, annotation).await.err());
@@ -176,25 +175,25 @@ impl Passes {
         Ok(())
     }
 
-    /// Makes a change of the quorum. What became of it is seen when the quorum is asked again: a failure is only
-    /// remembered, so that it is told and does not repeat itself at once.
-    async fn change_quorum(&self, world: &World, change: &Change) {
+    /// Lets Kafka do something. What became of it is seen when it is asked again: a failure is only remembered, so that it
+    /// is told and does not repeat itself at once.
+    async fn ask_kafka_to(&self, world: &World, deed: &Deed) -> Result<(), Failure> {
         if !self.hands.leadership.holds() {
-            return;
+            return Err(Failure::NotLeader);
         }
         let key = &world.key;
-        let hosts: Vec<_> = controllers_that_serve(world);
-        let kafka = world.kafka.object_ref(&());
-        match clients::change(&self.clients.controllers(key, &hosts), change).await {
-            Ok(()) => {
-                self.troubles.forget(key);
-                self.events.quorum_changed(key, &kafka, change).await;
-            }
-            Err(error) => {
-                tracing::warn!(cluster = %key, %change, %error, "Kafka did not change the quorum");
-                self.troubles.remember(key, change, &error);
-            }
+        let admin = self.clients.controllers(key, &controllers_that_serve(world));
+        if let Err(error) = clients::do_it(&admin, deed).await {
+            tracing::warn!(cluster = %key, ?deed, %error, "Kafka did not do it");
+            self.troubles.remember(key, deed, &error);
+            return Ok(());
         }
+        self.troubles.succeeded(key, deed);
+        self.events.done(key, &world.kafka.object_ref(&()), deed).await;
+        if let Deed::Unregister(node) = deed {
+            self.hands.forget_broker(world, *node).await?;
+        }
+        Ok(())
     }
 
     async fn protect(

@@ -13,11 +13,12 @@ use karst_core::ids::{DirectoryId, Entropy, NodeId};
 use karst_core::membership::{Change, Voter};
 use karst_core::names::{ClusterKey, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
 use karst_core::objects::{Object, config_digest, service_digest};
-use karst_core::plan::{Fact, Plan, Protection, Removal, plan};
+use karst_core::plan::{Deed, Fact, Plan, Protection, Removal, plan};
 use karst_core::quorum::InitialControllers;
 use karst_core::world::{
     Answer, Answers, ClaimView, ConfigMapView, Meta, PartitionView, Partitions, PodSetView, PodView,
-    QuorumView, Replica, ServiceAccountView, ServiceView, Settings, WantedPod, World,
+    QuorumView, Registered, RegisteredBroker, Replica, ServiceAccountView, ServiceView, Settings, WantedPod,
+    World,
 };
 use serde_json::Value;
 
@@ -53,7 +54,7 @@ pub(crate) fn world(yaml: &str) -> World {
         service_accounts: BTreeMap::new(),
         claims: BTreeMap::new(),
         answers: Answers::default(),
-        trouble: None,
+        troubles: Vec::new(),
         settings: Arc::new(Settings {
             operator_version: "0.1.0".into(),
             node_image: "docker.io/karst/operator:0.1.0".into(),
@@ -99,10 +100,13 @@ fn fill(meta: &mut ObjectMeta, uid: &str) {
 /// Decides once, with the quorum as its initial controllers formed it where nobody says otherwise.
 pub(crate) fn decide(world: &World) -> Plan {
     let first = plan(world).expect("a plan");
-    if first.questions.quorum.is_empty() {
-        return first;
+    let mut answers = world.answers.clone();
+    if !first.questions.quorum.is_empty() {
+        answers.quorum = healthy_quorum(world);
     }
-    let answers = Answers { quorum: healthy_quorum(world), ..world.answers.clone() };
+    if first.questions.registered {
+        answers.registered = Kafka::default().registered(world);
+    }
     plan(&World { answers, ..world.clone() }).expect("a plan")
 }
 
@@ -185,7 +189,7 @@ pub(crate) fn write_fact(world: &mut World, fact: &Fact) {
         Fact::PoolNodes { pool, status } | Fact::PoolCluster { pool, status } => {
             patch_pool(world, pool, status);
         }
-        Fact::Identity { status, .. } => patch_kafka(world, status),
+        Fact::Identity { status, .. } | Fact::Registered { status } => patch_kafka(world, status),
     }
 }
 
@@ -285,7 +289,7 @@ pub(crate) fn healthy_quorum(world: &World) -> Answer<QuorumView> {
 /// What Kafka answers when these controllers are its voters.
 pub(crate) fn voters(world: &World, initial: &InitialControllers) -> Answer<QuorumView> {
     let voters = initial.iter().map(|one| Voter { node: one.node, directory: one.directory }).collect();
-    Kafka { voters, disks: BTreeMap::new(), is_static: false }.quorum(world)
+    Kafka { voters, ..Kafka::default() }.quorum(world)
 }
 
 /// A Kafka that does what it is told.
@@ -295,6 +299,25 @@ pub(crate) struct Kafka {
     /// Disks of nodes that are not the ones their nodes started with.
     pub(crate) disks: BTreeMap<NodeId, DirectoryId>,
     pub(crate) is_static: bool,
+    /// Brokers that registered once and were not unregistered.
+    pub(crate) registered: BTreeSet<NodeId>,
+    /// The level of its metadata version.
+    pub(crate) level: i16,
+    /// Does it tell of brokers that do not serve?
+    pub(crate) fenced_known: bool,
+}
+
+impl Default for Kafka {
+    fn default() -> Self {
+        Self {
+            voters: Vec::new(),
+            disks: BTreeMap::new(),
+            is_static: false,
+            registered: BTreeSet::new(),
+            level: 27,
+            fenced_known: true,
+        }
+    }
 }
 
 impl Kafka {
@@ -304,7 +327,7 @@ impl Kafka {
         let initial = text.map(|text| InitialControllers::parse(&text).unwrap());
         let voters = initial.iter().flat_map(InitialControllers::iter);
         let voters = voters.map(|one| Voter { node: one.node, directory: one.directory }).collect();
-        Self { voters, disks: BTreeMap::new(), is_static: false }
+        Self { voters, ..Self::default() }
     }
 
     fn disk(&self, node: NodeId) -> DirectoryId {
@@ -339,8 +362,32 @@ impl Kafka {
             observers: others.filter(|one| !self.voters.contains(one)).map(|one| replica(&one)).collect(),
             is_dynamic: !self.is_static,
             is_committed: true,
-            metadata_level: Some(27),
+            metadata_level: Some(self.level),
+            features: [("kraft.version".into(), 1)].into(),
         })
+    }
+
+    /// Which brokers are registered, with all that run now.
+    pub(crate) fn registered(&mut self, world: &World) -> Answer<Registered> {
+        let running = world.pods.iter().filter(|(_, pod)| pod.is_serving() && pod.runs_broker());
+        let running: BTreeSet<NodeId> =
+            running.filter_map(|(name, _)| karst_core::names::node_of_pod(name)).collect();
+        self.registered.extend(&running);
+        let brokers = self
+            .registered
+            .iter()
+            .map(|node| RegisteredBroker { node: *node, fenced: !running.contains(node) });
+        let brokers = brokers.filter(|broker| self.fenced_known || !broker.fenced).collect();
+        Answer::Known(Registered { brokers, fenced_known: self.fenced_known })
+    }
+
+    /// Does what it is asked to do.
+    pub(crate) fn do_it(&mut self, deed: &Deed) {
+        match deed {
+            Deed::Change(change) => self.change(change),
+            Deed::Unregister(node) => drop(self.registered.remove(node)),
+            Deed::Metadata(change) => self.level = change.level,
+        }
     }
 
     fn change(&mut self, change: &Change) {
@@ -389,6 +436,9 @@ pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[Partition
         if !plan.questions.quorum.is_empty() {
             world.answers.quorum = kafka.quorum(world);
         }
+        if plan.questions.registered {
+            world.answers.registered = kafka.registered(world);
+        }
         let of = &plan.questions.partitions_of;
         if !of.is_empty() {
             let found = partitions.iter().filter(|partition| !partition.replicas.is_disjoint(of)).cloned();
@@ -400,8 +450,13 @@ pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[Partition
     if is_quiet(&plan) {
         return false;
     }
-    if let Some(change) = &plan.change {
-        kafka.change(change);
+    for deed in &plan.deeds {
+        kafka.do_it(deed);
+        if let Deed::Unregister(node) = deed
+            && let Some(status) = karst_core::registration::without(world, *node)
+        {
+            patch_kafka(world, &status);
+        }
     }
     carry_out(world, plan);
     run_pods(world, true);
@@ -419,7 +474,7 @@ pub(crate) fn is_quiet(plan: &Plan) -> bool {
         && plan.questions.is_empty()
         && plan.restarts.is_empty()
         && plan.marks.is_empty()
-        && plan.change.is_none()
+        && plan.deeds.is_empty()
         && plan.forgotten.is_empty()
 }
 
