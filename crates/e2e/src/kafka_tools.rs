@@ -32,10 +32,22 @@ impl<'a> ConsoleTools<'a> {
     }
 
     async fn run(&self, tool: &str, arguments: &[&str], input: &str) -> Result<String> {
+        self.run_command(tool, &[], arguments, input).await
+    }
+
+    /// Some tools want a command before everything else.
+    async fn run_command(
+        &self,
+        tool: &str,
+        command: &[&str],
+        arguments: &[&str],
+        input: &str,
+    ) -> Result<String> {
         let program = format!("/opt/kafka/bin/{tool}.sh");
         let place = ["exec", "--stdin", "--namespace", &self.scene.namespace, &self.pod, "--container=kafka"];
-        let call = ["--", &program, "--bootstrap-server", &self.bootstrap];
-        kubectl::feed(&[&place[..], &call, arguments].concat(), input).await
+        let server = ["--bootstrap-server", &self.bootstrap];
+        let call = [&place[..], &["--", &program], command, &server, arguments].concat();
+        kubectl::feed(&call, input).await
     }
 
     /// The voters of the quorum.
@@ -47,6 +59,21 @@ impl<'a> ConsoleTools<'a> {
             serde_json::from_str(line.trim()).with_context(|| format!("cannot read {line}"))?;
         voters.sort();
         Ok(voters)
+    }
+
+    /// Where the tools start.
+    pub fn bootstrap(&self) -> &str {
+        &self.bootstrap
+    }
+
+    /// The ids of the brokers that are registered, those that do not serve included.
+    pub async fn brokers(&self) -> Result<Vec<i32>> {
+        let (command, all) = (["list-endpoints"], ["--include-fenced-brokers"]);
+        let listing = self.run_command("kafka-cluster", &command, &all, "").await?;
+        let ids = listing.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
+        let mut ids: Vec<i32> = ids.collect();
+        ids.sort_unstable();
+        Ok(ids)
     }
 
     /// What `kafka-features` says of a feature.
