@@ -14,19 +14,38 @@ use karst_kafka::{Admin, Broker, ConfigEntry, Error, Partition, Quorum, ReplicaS
 
 use crate::clients::Clients;
 
+/// What was seen of a quorum.
+#[derive(Debug, Clone)]
+pub(crate) struct Term {
+    /// What its leader said last.
+    pub(crate) quorum: QuorumView,
+    /// How many times another leader, or another term, was seen.
+    pub(crate) changes: u64,
+    since: Instant,
+}
+
 /// Since when the leader of each quorum has been seen in its term. Kept in memory only: a new process sees for itself.
 #[derive(Debug, Default)]
-pub(crate) struct Terms(Mutex<HashMap<ClusterKey, (NodeId, i32, Instant)>>);
+pub(crate) struct Terms(Mutex<HashMap<ClusterKey, Term>>);
 
 impl Terms {
     fn watched(&self, key: &ClusterKey, mut quorum: QuorumView) -> QuorumView {
         let mut terms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let term = terms.entry(key.clone()).or_insert((quorum.leader, quorum.epoch, Instant::now()));
-        if (term.0, term.1) != (quorum.leader, quorum.epoch) {
-            *term = (quorum.leader, quorum.epoch, Instant::now());
+        let new = || Term { quorum: quorum.clone(), changes: 0, since: Instant::now() };
+        let term = terms.entry(key.clone()).or_insert_with(new);
+        if (term.quorum.leader, term.quorum.epoch) != (quorum.leader, quorum.epoch) {
+            term.since = Instant::now();
+            term.changes += 1;
         }
-        quorum.stable_for = term.2.elapsed();
+        quorum.stable_for = term.since.elapsed();
+        term.quorum = quorum.clone();
         quorum
+    }
+
+    /// What is known of all quorums.
+    pub(crate) fn all(&self) -> Vec<(ClusterKey, Term)> {
+        let terms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        terms.iter().map(|(key, term)| (key.clone(), term.clone())).collect()
     }
 
     /// A cluster is gone.

@@ -14,6 +14,7 @@ mod pass;
 mod queue;
 mod run;
 mod settings;
+mod slots;
 mod troubles;
 mod views;
 mod watch;

@@ -1,6 +1,7 @@
 //! Metrics, under the names that dashboards for Strimzi look for where they mean the same.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -11,9 +12,67 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::ask::Terms;
 use crate::index::Index;
 use crate::lease::Leadership;
 use crate::queue::{Outcome, Queue, Work};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfCluster {
+    namespace: String,
+    cluster: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfReplica {
+    namespace: String,
+    cluster: String,
+    node: i32,
+}
+
+/// What is known of quorums, as their leaders said last.
+#[derive(Debug, Default)]
+struct Quorums {
+    voters: Family<OfCluster, Gauge>,
+    observers: Family<OfCluster, Gauge>,
+    leader: Family<OfCluster, Gauge>,
+    leader_changes: Family<OfCluster, Gauge>,
+    behind: Family<OfReplica, Gauge<f64, AtomicU64>>,
+}
+
+impl Quorums {
+    fn register(&self, registry: &mut Registry) {
+        registry.register("karst_quorum_voters", "Voters", self.voters.clone());
+        registry.register("karst_quorum_observers", "Replicas that do not vote", self.observers.clone());
+        registry.register("karst_quorum_leader", "Node id of the leader", self.leader.clone());
+        let changes = "How many changes of the leader this process has seen";
+        registry.register("karst_quorum_leader_changes", changes, self.leader_changes.clone());
+        let behind = "For how long a voter has been lacking records that the leader has; -1 when it never had them all";
+        registry.register("karst_quorum_voter_behind_seconds", behind, self.behind.clone());
+    }
+
+    fn tell(&self, terms: &Terms) {
+        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        self.voters.clear();
+        self.observers.clear();
+        self.leader.clear();
+        self.leader_changes.clear();
+        self.behind.clear();
+        for (key, term) in terms.all() {
+            let of = OfCluster { namespace: key.namespace.clone(), cluster: key.name.clone() };
+            self.voters.get_or_create(&of).set(count(term.quorum.voters.len()));
+            self.observers.get_or_create(&of).set(count(term.quorum.observers.len()));
+            self.leader.get_or_create(&of).set(i64::from(term.quorum.leader.0));
+            self.leader_changes.get_or_create(&of).set(i64::try_from(term.changes).unwrap_or(i64::MAX));
+            for voter in &term.quorum.voters {
+                let (namespace, cluster) = (key.namespace.clone(), key.name.clone());
+                let of = OfReplica { namespace, cluster, node: voter.node.0 };
+                let behind = voter.behind.map_or(-1.0, |behind| behind.as_secs_f64());
+                self.behind.get_or_create(&of).set(behind);
+            }
+        }
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
@@ -45,6 +104,7 @@ pub(crate) struct Metrics {
     successful: Family<Labels, Counter>,
     durations: Family<Labels, Histogram, fn() -> Histogram>,
     resources: Family<Labels, Gauge>,
+    quorums: Quorums,
     queued: Gauge,
     leader: Gauge,
 }
@@ -77,7 +137,9 @@ impl Metrics {
         registry.register("strimzi_resources", "Resources looked after", resources.clone());
         registry.register("karst_queue_depth", "Work that waits to be done now", queued.clone());
         registry.register("karst_leader", "Whether this replica acts", leader.clone());
-        Self { registry, passes, failed, successful, durations, resources, queued, leader }
+        let quorums = Quorums::default();
+        quorums.register(&mut registry);
+        Self { registry, passes, failed, successful, durations, resources, quorums, queued, leader }
     }
 
     /// Counts a piece of work.
@@ -92,7 +154,14 @@ impl Metrics {
     }
 
     /// The text that Prometheus reads.
-    pub(crate) fn render(&self, index: &Index, queue: &Queue, leadership: &Arc<Leadership>) -> String {
+    pub(crate) fn render(
+        &self,
+        index: &Index,
+        queue: &Queue,
+        leadership: &Arc<Leadership>,
+        terms: &Terms,
+    ) -> String {
+        self.quorums.tell(terms);
         self.resources.clear();
         for (key, _, pools) in index.kafkas() {
             let of = |kind: &str| Labels { kind: kind.to_owned(), namespace: key.namespace.clone() };

@@ -25,6 +25,7 @@ use crate::failure::Failure;
 use crate::hands::Hands;
 use crate::index::Snapshot;
 use crate::queue::Outcome;
+use crate::slots::Slots;
 use crate::troubles::Troubles;
 
 /// How often one pass decides anew after it made something durable. Three rounds make a cluster; more means that
@@ -33,13 +34,17 @@ const ROUNDS: usize = 6;
 /// How soon to look again when the world changed under a decision.
 const CHANGED: Duration = Duration::from_millis(100);
 
+/// How soon to look again whether other clusters are done with their restarts.
+const SLOT: Duration = Duration::from_secs(2);
+
 /// Carries out passes.
 #[derive(Debug)]
 pub(crate) struct Passes {
     pub(crate) hands: Hands,
     pub(crate) events: Events,
     pub(crate) clients: Clients,
-    pub(crate) terms: Terms,
+    pub(crate) slots: Slots,
+    pub(crate) terms: Arc<Terms>,
     pub(crate) troubles: Troubles,
     pub(crate) settings: Arc<Settings>,
     /// Are all `Kafka` resources seen? With a selector, one that is not seen may exist all the same.
@@ -54,6 +59,7 @@ impl Passes {
             let snapshot = self.hands.index.snapshot(key);
             let Some(kafka) = snapshot.kafka.clone() else {
                 self.clients.forget(key);
+                self.slots.release(key);
                 self.terms.forget(key);
                 self.troubles.forget(key);
                 return self.pools_without_kafka(key, &snapshot).await;
@@ -142,8 +148,17 @@ impl Passes {
         for mark in &plan.marks {
             failures.extend(self.hands.mark(key, mark).await.err());
         }
-        for restart in &plan.restarts {
-            failures.extend(self.restart(world, restart).await.err());
+        let mut look_again = plan.look_again;
+        if plan.restarts.is_empty() {
+            if matches!(plan.progress, Some(Progress::Ready)) {
+                self.slots.release(key);
+            }
+        } else if self.slots.may_restart(world) {
+            for restart in &plan.restarts {
+                failures.extend(self.restart(world, restart).await.err());
+            }
+        } else {
+            look_again = look_again.into_iter().chain([SLOT]).min();
         }
         for deed in &plan.deeds {
             failures.extend(self.ask_kafka_to(world, deed).await.err());
@@ -162,11 +177,7 @@ impl Passes {
                 Err(failure) => failures.push(failure),
             }
         }
-        if failures.is_empty() {
-            Outcome::Done { look_again: plan.look_again }
-        } else {
-            self.failed(key, &failures)
-        }
+        if failures.is_empty() { Outcome::Done { look_again } } else { self.failed(key, &failures) }
     }
 
     async fn restart(&self, world: &World, restart: &Restart) -> Result<(), Failure> {

@@ -23,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::pass::Passes;
 use crate::queue::{Outcome, Queue, Work};
 use crate::settings::Settings;
+use crate::slots::Slots;
 use crate::troubles::Troubles;
 use crate::watch::{self, Synced};
 
@@ -46,7 +47,9 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         Arc::new(if settings.lease.is_some() { Leadership::none() } else { Leadership::always() });
     let mut background = watch::start(&client, &settings, &index, &queue, &synced);
 
+    let terms = Arc::new(Terms::default());
     let health = Arc::new(Health {
+        terms: Arc::clone(&terms),
         synced: Arc::clone(&synced),
         index: Arc::clone(&index),
         queue: Arc::clone(&queue),
@@ -85,7 +88,8 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         },
         events: Events::new(client, identity),
         clients: Clients::default(),
-        terms: Terms::default(),
+        slots: Slots::default(),
+        terms,
         troubles: Troubles::default(),
         settings: Arc::clone(&settings.core),
         sees_all: settings.selector.is_none(),
