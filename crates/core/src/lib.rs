@@ -7,6 +7,7 @@
 pub mod cluster;
 pub mod config;
 pub mod digest;
+mod fences;
 mod health;
 pub mod id_list;
 pub mod identity;

@@ -92,6 +92,21 @@ impl ClusterKey {
         format!("{}-kafka-bootstrap", self.name)
     }
 
+    /// The pod disruption budget of the nodes that only serve.
+    pub fn brokers_budget(&self) -> String {
+        format!("{}-kafka", self.name)
+    }
+
+    /// The pod disruption budget of the nodes that vote.
+    pub fn controllers_budget(&self) -> String {
+        format!("{}-kafka-controllers", self.name)
+    }
+
+    /// The network policy of the nodes.
+    pub fn network_policy(&self) -> String {
+        format!("{}-network-policy-kafka", self.name)
+    }
+
     /// The pod set of a pool.
     pub fn pod_set(&self, pool: &str) -> String {
         format!("{}-{pool}", self.name)

@@ -4,11 +4,14 @@
 //! is as it should be causes no request at all.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
     ConfigMap, PersistentVolumeClaim, PersistentVolumeClaimSpec, Service, ServiceAccount, ServicePort,
     ServiceSpec, VolumeResourceRequirements,
 };
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -23,8 +26,8 @@ use crate::properties::Properties;
 use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
 use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
-use crate::world::{Meta, World};
-use crate::{jvm, logging, pods};
+use crate::world::{Meta, PlainView, Settings, World};
+use crate::{fences, jvm, logging, pods};
 
 /// An object to be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +39,10 @@ pub enum Object {
     Service(Service),
     /// What a node reads when it starts.
     ConfigMap(ConfigMap),
+    /// How many pods may be evicted at once.
+    Budget(PodDisruptionBudget),
+    /// Who may connect to the pods.
+    Policy(NetworkPolicy),
     /// A disk of a node.
     Claim(PersistentVolumeClaim),
     /// The pods of a pool.
@@ -54,6 +61,8 @@ impl Object {
             Self::ServiceAccount(_) => "ServiceAccount",
             Self::Service(_) => "Service",
             Self::ConfigMap(_) => "ConfigMap",
+            Self::Budget(_) => "PodDisruptionBudget",
+            Self::Policy(_) => "NetworkPolicy",
             Self::Claim(_) => "PersistentVolumeClaim",
             Self::PodSet(_) => "StrimziPodSet",
         }
@@ -65,6 +74,8 @@ impl Object {
             Self::ServiceAccount(object) => &object.metadata,
             Self::Service(object) => &object.metadata,
             Self::ConfigMap(object) => &object.metadata,
+            Self::Budget(object) => &object.metadata,
+            Self::Policy(object) => &object.metadata,
             Self::Claim(object) => &object.metadata,
             Self::PodSet(object) => &object.metadata,
         }
@@ -94,10 +105,16 @@ impl Object {
                 let seen = world.pod_sets.get(name);
                 seen.is_some_and(|seen| seen.digest == Some(digest) && self.meta_is_in(&seen.meta))
             }
+            Self::Budget(wanted) => self.is_plain_as(world.budgets.get(name), Digest::of(&wanted.spec)?),
+            Self::Policy(wanted) => self.is_plain_as(world.policies.get(name), Digest::of(&wanted.spec)?),
             // Of a claim that exists only the metadata is looked at: most of the rest cannot be changed, and
             // growing it is a step of its own.
             Self::Claim(_) => world.claims.get(name).is_some_and(|seen| self.meta_is_in(&seen.meta)),
         })
+    }
+
+    fn is_plain_as(&self, seen: Option<&Arc<PlainView>>, digest: Digest) -> bool {
+        seen.is_some_and(|seen| seen.digest == Some(digest) && self.meta_is_in(&seen.meta))
     }
 
     fn meta_is_in(&self, seen: &Meta) -> bool {
@@ -176,7 +193,7 @@ pub struct Render<'a> {
 
 impl Render<'_> {
     /// The objects that do not depend on nodes: they can be made before the cluster has an identity.
-    pub fn shared(cluster: &Cluster, kafka: &api::Kafka) -> Vec<Object> {
+    pub fn shared(cluster: &Cluster, kafka: &api::Kafka, settings: &Settings) -> Vec<Object> {
         let template = SharedTemplate::of(kafka);
         let mut account = service_account(cluster, kafka);
         template.service_account.add_marked_to(&mut account.metadata);
@@ -184,7 +201,11 @@ impl Render<'_> {
         template.brokers_service.add_to(&mut headless);
         let mut bootstrap = bootstrap_service(cluster, kafka);
         template.bootstrap_service.add_to(&mut bootstrap);
-        vec![Object::ServiceAccount(account), Object::Service(headless), Object::Service(bootstrap)]
+        let mut objects =
+            vec![Object::ServiceAccount(account), Object::Service(headless), Object::Service(bootstrap)];
+        objects.extend(fences::budgets(cluster, kafka, &template));
+        objects.extend(fences::policy(cluster, kafka, settings));
+        objects
     }
 
     /// The objects of the nodes: what pods need first, then the pods.
@@ -318,7 +339,7 @@ impl Render<'_> {
     }
 }
 
-fn shared_meta(cluster: &Cluster, kafka: &api::Kafka, name: String) -> ObjectMeta {
+pub(crate) fn shared_meta(cluster: &Cluster, kafka: &api::Kafka, name: String) -> ObjectMeta {
     ObjectMeta {
         name: Some(name),
         namespace: Some(cluster.key.namespace.clone()),

@@ -88,7 +88,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     }
 
     // Objects.
-    let mut wanted = Render::shared(&cluster, &world.kafka);
+    let mut wanted = Render::shared(&cluster, &world.kafka, &world.settings);
     if plan.facts.is_empty() {
         let render = Render {
             cluster: &cluster,

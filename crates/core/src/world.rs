@@ -63,6 +63,15 @@ pub struct ServiceView {
     pub digest: Option<Digest>,
 }
 
+/// An object of which only Karst sets anything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlainView {
+    /// Who it is.
+    pub meta: Meta,
+    /// Fingerprint of its spec.
+    pub digest: Option<Digest>,
+}
+
 /// A ConfigMap of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigMapView {
@@ -338,6 +347,10 @@ pub struct Settings {
     pub image_pull_secrets: Vec<String>,
     /// Domain of the Kubernetes cluster.
     pub cluster_domain: String,
+    /// Are network policies made?
+    pub network_policies: bool,
+    /// Labels of the operator's namespace, when other namespaces are to be kept out.
+    pub operator_namespace_labels: BTreeMap<String, String>,
 }
 
 impl Settings {
@@ -368,6 +381,10 @@ pub struct World {
     pub services: BTreeMap<String, Arc<ServiceView>>,
     /// Its service accounts.
     pub service_accounts: BTreeMap<String, Arc<ServiceAccountView>>,
+    /// Its pod disruption budgets.
+    pub budgets: BTreeMap<String, Arc<PlainView>>,
+    /// Its network policies.
+    pub policies: BTreeMap<String, Arc<PlainView>>,
     /// Its claims.
     pub claims: BTreeMap<String, Arc<ClaimView>>,
     /// What Kafka itself says.

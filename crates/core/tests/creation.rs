@@ -24,7 +24,10 @@ fn facts_are_durable_in_order_before_the_first_pod_is_asked_for() {
         }
         for object in &plan.objects {
             assert!(
-                matches!(object.kind(), "Service" | "ServiceAccount"),
+                matches!(
+                    object.kind(),
+                    "Service" | "ServiceAccount" | "PodDisruptionBudget" | "NetworkPolicy"
+                ),
                 "{} came too early",
                 object.describe()
             );

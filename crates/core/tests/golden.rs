@@ -16,6 +16,8 @@ fn render(object: &Object) -> String {
         Object::Service(object) => serde_json::to_value(object),
         Object::ConfigMap(object) => serde_json::to_value(object),
         Object::Claim(object) => serde_json::to_value(object),
+        Object::Budget(object) => serde_json::to_value(object),
+        Object::Policy(object) => serde_json::to_value(object),
         Object::PodSet(object) => serde_json::to_value(object),
     };
     let mut text = serde_json::to_string_pretty(&value.unwrap()).unwrap();

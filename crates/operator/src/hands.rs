@@ -26,7 +26,7 @@ use crate::failure::{DEADLINE, Failure};
 use crate::index::{Index, Indexed};
 use crate::lease::Leadership;
 use crate::queue::Queue;
-use crate::views::{AccountWire, ClaimWire, ConfigMapWire, PodWire, ServiceWire};
+use crate::views::{AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, ServiceWire};
 
 /// The name under which Karst owns fields.
 const MANAGER: &str = "karst";
@@ -95,6 +95,8 @@ impl Hands {
             Object::ServiceAccount(account) => self.apply::<AccountWire, _>(namespace, object, account).await,
             Object::Service(service) => self.apply::<ServiceWire, _>(namespace, object, service).await,
             Object::ConfigMap(map) => self.apply::<ConfigMapWire, _>(namespace, object, map).await,
+            Object::Budget(budget) => self.apply::<BudgetWire, _>(namespace, object, budget).await,
+            Object::Policy(policy) => self.apply::<PolicyWire, _>(namespace, object, policy).await,
             Object::PodSet(set) => self.apply::<StrimziPodSet, _>(namespace, object, set).await,
             Object::Claim(claim) if self.index.has_claim(namespace, object) => {
                 // Most of a claim cannot be changed, and its size may have grown by hand.

@@ -10,11 +10,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::names::{CLUSTER_LABEL, ClusterKey};
 use karst_core::objects::Object;
-use karst_core::world::{ClaimView, ConfigMapView, PodSetView, PodView, ServiceAccountView, ServiceView};
+use karst_core::world::{
+    ClaimView, ConfigMapView, PlainView, PodSetView, PodView, ServiceAccountView, ServiceView,
+};
 use kube::runtime::watcher::Event;
 
 use crate::queue::Work;
-use crate::views::{AccountWire, ClaimWire, ConfigMapWire, PodWire, ServiceWire, Watched};
+use crate::views::{
+    AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, ServiceWire, Watched,
+};
 
 /// Views of one kind, by name, each with the version it was read at.
 pub(crate) type Slot<V> = BTreeMap<String, Seen<V>>;
@@ -36,6 +40,8 @@ pub(crate) struct Objects {
     config_maps: Slot<ConfigMapView>,
     services: Slot<ServiceView>,
     accounts: Slot<ServiceAccountView>,
+    budgets: Slot<PlainView>,
+    policies: Slot<PlainView>,
     claims: Slot<ClaimView>,
 }
 
@@ -49,6 +55,8 @@ pub(crate) struct Snapshot {
     pub(crate) config_maps: BTreeMap<String, Arc<ConfigMapView>>,
     pub(crate) services: BTreeMap<String, Arc<ServiceView>>,
     pub(crate) accounts: BTreeMap<String, Arc<ServiceAccountView>>,
+    pub(crate) budgets: BTreeMap<String, Arc<PlainView>>,
+    pub(crate) policies: BTreeMap<String, Arc<PlainView>>,
     pub(crate) claims: BTreeMap<String, Arc<ClaimView>>,
 }
 
@@ -65,6 +73,8 @@ impl Objects {
             config_maps: copy(&self.config_maps),
             services: copy(&self.services),
             accounts: copy(&self.accounts),
+            budgets: copy(&self.budgets),
+            policies: copy(&self.policies),
             claims: copy(&self.claims),
         }
     }
@@ -77,6 +87,8 @@ impl Objects {
             && self.config_maps.is_empty()
             && self.services.is_empty()
             && self.accounts.is_empty()
+            && self.budgets.is_empty()
+            && self.policies.is_empty()
             && self.claims.is_empty()
     }
 }
@@ -149,6 +161,18 @@ impl Indexed for ServiceWire {
 impl Indexed for AccountWire {
     fn slot(objects: &mut Objects) -> &mut Slot<ServiceAccountView> {
         &mut objects.accounts
+    }
+}
+
+impl Indexed for BudgetWire {
+    fn slot(objects: &mut Objects) -> &mut Slot<PlainView> {
+        &mut objects.budgets
+    }
+}
+
+impl Indexed for PolicyWire {
+    fn slot(objects: &mut Objects) -> &mut Slot<PlainView> {
+        &mut objects.policies
     }
 }
 

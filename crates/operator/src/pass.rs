@@ -112,6 +112,8 @@ impl Passes {
             config_maps: snapshot.config_maps,
             services: snapshot.services,
             service_accounts: snapshot.accounts,
+            budgets: snapshot.budgets,
+            policies: snapshot.policies,
             claims: snapshot.claims,
             answers,
             troubles: self.troubles.of(key),

@@ -10,13 +10,16 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{
     ConfigMap, ContainerState, PersistentVolumeClaim, Pod, Service, ServiceAccount, ServiceSpec,
 };
+use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::digest::Digest;
 use karst_core::names::REVISION_ANNOTATION;
 use karst_core::objects::{config_digest, service_digest};
 use karst_core::world::{
-    ClaimView, ConfigMapView, Meta, PodSetView, PodView, ServiceAccountView, ServiceView, WantedPod,
+    ClaimView, ConfigMapView, Meta, PlainView, PodSetView, PodView, ServiceAccountView, ServiceView,
+    WantedPod,
 };
 use kube::Resource;
 use kube::core::NamespaceResourceScope;
@@ -85,6 +88,36 @@ impl Watched for ServiceWire {
     fn view(self) -> ServiceView {
         let service = Service { spec: self.spec, ..Service::default() };
         ServiceView { meta: meta(self.metadata), digest: service_digest(&service).ok() }
+    }
+}
+
+#[derive(Resource, Deserialize, Clone, Debug)]
+#[resource(inherit = "PodDisruptionBudget")]
+pub(crate) struct BudgetWire {
+    metadata: ObjectMeta,
+    spec: Option<PodDisruptionBudgetSpec>,
+}
+
+impl Watched for BudgetWire {
+    type View = PlainView;
+
+    fn view(self) -> PlainView {
+        PlainView { meta: meta(self.metadata), digest: Digest::of(&self.spec).ok() }
+    }
+}
+
+#[derive(Resource, Deserialize, Clone, Debug)]
+#[resource(inherit = "NetworkPolicy")]
+pub(crate) struct PolicyWire {
+    metadata: ObjectMeta,
+    spec: Option<NetworkPolicySpec>,
+}
+
+impl Watched for PolicyWire {
+    type View = PlainView;
+
+    fn view(self) -> PlainView {
+        PlainView { meta: meta(self.metadata), digest: Digest::of(&self.spec).ok() }
     }
 }
 

@@ -16,9 +16,9 @@ use karst_core::objects::{Object, config_digest, service_digest};
 use karst_core::plan::{Deed, Fact, Plan, Protection, Removal, plan};
 use karst_core::quorum::InitialControllers;
 use karst_core::world::{
-    Answer, Answers, ClaimView, ConfigMapView, Meta, PartitionView, Partitions, PodSetView, PodView,
-    QuorumView, Registered, RegisteredBroker, Replica, ServiceAccountView, ServiceView, Settings, WantedPod,
-    World,
+    Answer, Answers, ClaimView, ConfigMapView, Meta, PartitionView, Partitions, PlainView, PodSetView,
+    PodView, QuorumView, Registered, RegisteredBroker, Replica, ServiceAccountView, ServiceView, Settings,
+    WantedPod, World,
 };
 use serde_json::Value;
 
@@ -52,6 +52,8 @@ pub(crate) fn world(yaml: &str) -> World {
         config_maps: BTreeMap::new(),
         services: BTreeMap::new(),
         service_accounts: BTreeMap::new(),
+        budgets: BTreeMap::new(),
+        policies: BTreeMap::new(),
         claims: BTreeMap::new(),
         answers: Answers::default(),
         troubles: Vec::new(),
@@ -62,6 +64,8 @@ pub(crate) fn world(yaml: &str) -> World {
             image_pull_policy: None,
             image_pull_secrets: Vec::new(),
             cluster_domain: "cluster.local".into(),
+            network_policies: true,
+            operator_namespace_labels: BTreeMap::new(),
         }),
         now: Timestamp::from_second(1_700_000_000).unwrap(),
         entropy: Entropy([1; 32]),
@@ -244,6 +248,14 @@ fn write_object(world: &mut World, object: Object) {
             let digest = config_digest(map.data.as_ref()).ok();
             let storage_format = map.data.unwrap().get("storage.format").cloned();
             world.config_maps.insert(name, Arc::new(ConfigMapView { meta, digest, storage_format }));
+        }
+        Object::Budget(budget) => {
+            let digest = Digest::of(&budget.spec).ok();
+            world.budgets.insert(name, Arc::new(PlainView { meta, digest }));
+        }
+        Object::Policy(policy) => {
+            let digest = Digest::of(&policy.spec).ok();
+            world.policies.insert(name, Arc::new(PlainView { meta, digest }));
         }
         Object::Claim(_) => {
             world.claims.insert(name, Arc::new(ClaimView { meta }));
