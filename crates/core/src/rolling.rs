@@ -8,16 +8,19 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use crate::claims;
 use crate::cluster::{Cluster, Node};
 use crate::health;
 use crate::ids::NodeId;
 use crate::names::{
-    DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, RESTARTS_AT_ONCE_ANNOTATION, is_true,
+    DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, RESTARTS_AT_ONCE_ANNOTATION,
+    SKIP_CHECK_ANNOTATION, is_true,
 };
 use crate::notice::Notice;
-use crate::revision;
+use crate::revision::{self, VOLUMES};
 use crate::steps::Mark;
-use crate::world::{Answer, ClaimView, PartitionView, Partitions, PodView, World};
+use crate::storage_change;
+use crate::world::{Answer, ClaimView, LogDirView, PartitionView, Partitions, PodView, World};
 
 /// How soon to look again at what keeps a pod from its restart: Kafka does not tell.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -35,6 +38,8 @@ pub enum Cause {
     Asked,
     /// Somebody asked for empty disks.
     EmptyDisks,
+    /// The file systems of these claims grow only when they are mounted anew.
+    Resize(Vec<String>),
 }
 
 impl Cause {
@@ -43,6 +48,7 @@ impl Cause {
         match self {
             Self::Changed(_) => "PodHasOldRevision",
             Self::Asked | Self::EmptyDisks => "ManualRollingUpdate",
+            Self::Resize(_) => "FileSystemResizeNeeded",
         }
     }
 }
@@ -54,6 +60,9 @@ impl fmt::Display for Cause {
             Self::Asked => write!(f, "the annotation {MANUAL_ROLL_ANNOTATION} asks for it"),
             Self::EmptyDisks => {
                 write!(f, "the annotation {DELETE_POD_AND_CLAIM_ANNOTATION} asks for it and for empty disks")
+            }
+            Self::Resize(claims) => {
+                write!(f, "file system resize: {} grew and must be mounted anew", claims.join(", "))
             }
         }
     }
@@ -85,6 +94,8 @@ pub(crate) struct Roll {
     pub(crate) notices: Vec<Notice>,
     /// Ask Kafka about partitions on these nodes.
     pub(crate) partitions_of: BTreeSet<NodeId>,
+    /// Ask these brokers about their directories.
+    pub(crate) log_dirs_of: BTreeSet<NodeId>,
     /// Ask Kafka about its quorum.
     pub(crate) asks_quorum: bool,
     /// When to look again.
@@ -102,6 +113,12 @@ pub(crate) struct Due<'a> {
 impl Due<'_> {
     fn wants_empty_disks(&self) -> bool {
         self.causes.contains(&Cause::EmptyDisks)
+    }
+
+    /// Could it lose a directory by this? A broker that serves can say what is in it.
+    fn may_lose_a_volume(&self) -> bool {
+        let changes = |cause: &Cause| matches!(cause, Cause::Changed(parts) if parts.contains(&VOLUMES));
+        self.pod.runs_broker() && self.pod.is_serving() && self.causes.iter().any(changes)
     }
 }
 
@@ -126,6 +143,10 @@ fn due_pod<'a>(world: &'a World, cluster: &Cluster, node: Node<'a>) -> Option<Du
     }
     if is_true(Some(&pod.meta.annotations), DELETE_POD_AND_CLAIM_ANNOTATION) {
         causes.push(Cause::EmptyDisks);
+    }
+    let grown = claims::awaiting_restart(world, cluster, node, pod);
+    if !grown.is_empty() {
+        causes.push(Cause::Resize(grown));
     }
     (!causes.is_empty()).then_some(Due { node, pod, causes })
 }
@@ -218,7 +239,11 @@ impl Choice<'_> {
         if !serving.is_empty() && !self.world.answers.partitions_of(&serving).was_asked() {
             roll.partitions_of.clone_from(&serving);
         }
-        if roll.asks_quorum || !roll.partitions_of.is_empty() {
+        let answers = &self.world.answers.log_dirs;
+        let unasked =
+            group.iter().filter(|due| due.may_lose_a_volume() && !answers.contains_key(&due.node.id));
+        roll.log_dirs_of = unasked.map(|due| due.node.id).collect();
+        if roll.asks_quorum || !roll.partitions_of.is_empty() || !roll.log_dirs_of.is_empty() {
             return roll;
         }
         self.first(&self.ordered(group), &self.world.answers.partitions_of(&serving))
@@ -285,7 +310,35 @@ impl Choice<'_> {
 
     fn obstacle(&self, due: &Due<'_>, partitions: &Answer<&Partitions>) -> Option<String> {
         let quorum = due.pod.runs_controller().then(|| self.quorum_obstacle(due)).flatten();
-        quorum.or_else(|| due.pod.runs_broker().then(|| self.partition_obstacle(due, partitions)).flatten())
+        let quorum = quorum
+            .or_else(|| due.pod.runs_broker().then(|| self.partition_obstacle(due, partitions)).flatten());
+        quorum.or_else(|| due.may_lose_a_volume().then(|| self.volume_obstacle(due)).flatten())
+    }
+
+    /// Kafka goes on placing new partitions on a volume that was empty when its removal was accepted. What came there since
+    /// must not be lost.
+    fn volume_obstacle(&self, due: &Due<'_>) -> Option<String> {
+        if is_true(self.world.kafka.metadata.annotations.as_ref(), SKIP_CHECK_ANNOTATION) {
+            return None;
+        }
+        let node = due.node.id;
+        let dirs = match self.world.answers.log_dirs.get(&node) {
+            Some(Answer::Known(dirs)) => dirs,
+            Some(Answer::Silent(why)) => {
+                return Some(format!("broker {node} does not say what is in its directories ({why})"));
+            }
+            _ => return Some(format!("broker {node} was not asked what is in its directories")),
+        };
+        let stays = |dir: &LogDirView| {
+            due.node.pool.storage.disks().iter().any(|disk| disk.log_dir(node) == dir.path)
+        };
+        let lost: Vec<_> = dirs.iter().filter(|dir| !stays(dir)).filter_map(storage_change::in_use).collect();
+        (!lost.is_empty()).then(|| {
+            format!(
+                "a volume of broker {node} is to go, and the broker {} there; move them",
+                lost.join(" and ")
+            )
+        })
     }
 
     /// Has it been of no use for so long that a silent Kafka is no reason to leave it alone?

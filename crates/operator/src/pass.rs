@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka, KafkaNodePool};
+use karst_core::claims::Growth;
 use karst_core::ids::Entropy;
 use karst_core::membership::Change;
 use karst_core::names::ClusterKey;
@@ -23,6 +24,7 @@ use crate::ask;
 use crate::clients::{self, Clients};
 use crate::events::Events;
 use crate::failure::Failure;
+use crate::growths::Growths;
 use crate::hands::Hands;
 use crate::index::Snapshot;
 use crate::queue::Outcome;
@@ -34,6 +36,14 @@ const ROUNDS: usize = 6;
 /// How soon to look again when the world changed under a decision.
 const CHANGED: Duration = Duration::from_millis(100);
 
+/// What became of a claim that was to grow.
+enum Grown {
+    /// Kubernetes does it.
+    Asked,
+    /// Kubernetes does not.
+    Refused,
+}
+
 /// Carries out passes.
 #[derive(Debug)]
 pub(crate) struct Passes {
@@ -41,6 +51,7 @@ pub(crate) struct Passes {
     pub(crate) events: Events,
     pub(crate) clients: Clients,
     pub(crate) troubles: Troubles,
+    pub(crate) growths: Growths,
     pub(crate) settings: Arc<Settings>,
     /// Are all `Kafka` resources seen? With a selector, one that is not seen may exist all the same.
     pub(crate) sees_all: bool,
@@ -55,6 +66,7 @@ impl Passes {
             let Some(kafka) = snapshot.kafka.clone() else {
                 self.clients.forget(key);
                 self.troubles.forget(key);
+                self.growths.forget_cluster(key);
                 return self.pools_without_kafka(key, &snapshot).await;
             };
             let Some(entropy) = entropy() else { return Outcome::Failed };
@@ -108,6 +120,7 @@ impl Passes {
             claims: snapshot.claims,
             answers,
             trouble: self.troubles.of(key),
+            refused_growth: self.growths.refused(key),
             settings: Arc::clone(&self.settings),
             now: Timestamp::now(),
             entropy,
@@ -131,9 +144,17 @@ impl Passes {
         objects.into_iter().chain(unsaid).next().map_or(Ok(()), Err)
     }
 
-    async fn act(&self, world: &World, plan: Plan) -> Outcome {
+    async fn act(&self, world: &World, mut plan: Plan) -> Outcome {
         let key = &world.key;
-        let mut failures = self.hands.write(key, plan.objects).await;
+        let mut failures = self.hands.write(key, std::mem::take(&mut plan.objects)).await;
+        for growth in &plan.growths {
+            match self.grow(key, growth).await {
+                Ok(Grown::Asked) => {}
+                // To be told in the next pass.
+                Ok(Grown::Refused) => plan.look_again = Some(CHANGED),
+                Err(failure) => failures.push(failure),
+            }
+        }
         for removal in &plan.removals {
             failures.extend(self.hands.remove(key, removal).await.err());
         }
@@ -163,6 +184,21 @@ impl Passes {
         } else {
             self.failed(key, &failures)
         }
+    }
+
+    /// Lets a claim grow. That Kubernetes refuses is remembered, so that it is told and does not repeat itself at once.
+    async fn grow(&self, key: &ClusterKey, growth: &Growth) -> Result<Grown, Failure> {
+        match self.hands.grow(key, growth).await {
+            Ok(()) => self.growths.forget(key, &growth.claim),
+            Err(failure) if failure.is_missing() => {}
+            Err(failure) if failure.is_refusal() => {
+                tracing::warn!(cluster = %key, %failure, "the claim stays as it is");
+                self.growths.remember(key, growth, &failure.words());
+                return Ok(Grown::Refused);
+            }
+            Err(failure) => return Err(failure),
+        }
+        Ok(Grown::Asked)
     }
 
     async fn restart(&self, world: &World, restart: &Restart) -> Result<(), Failure> {

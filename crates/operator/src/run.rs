@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clients::Clients;
 use crate::events::Events;
+use crate::growths::Growths;
 use crate::hands::Hands;
 use crate::http::{self, Health};
 use crate::index::Index;
@@ -85,6 +86,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         events: Events::new(client, identity),
         clients: Clients::default(),
         troubles: Troubles::default(),
+        growths: Growths::default(),
         settings: Arc::clone(&settings.core),
         sees_all: settings.selector.is_none(),
     });

@@ -16,8 +16,8 @@ use karst_core::objects::{Object, config_digest, service_digest};
 use karst_core::plan::{Fact, Plan, Protection, Removal, plan};
 use karst_core::quorum::InitialControllers;
 use karst_core::world::{
-    Answer, Answers, ClaimView, ConfigMapView, Meta, PartitionView, Partitions, PodSetView, PodView,
-    QuorumView, Replica, ServiceAccountView, ServiceView, Settings, WantedPod, World,
+    Answer, Answers, ClaimView, ConfigMapView, LogDirView, Meta, PartitionView, Partitions, PodSetView,
+    PodView, QuorumView, Replica, ServiceAccountView, ServiceView, Settings, WantedPod, World,
 };
 use serde_json::Value;
 
@@ -54,6 +54,7 @@ pub(crate) fn world(yaml: &str) -> World {
         claims: BTreeMap::new(),
         answers: Answers::default(),
         trouble: None,
+        refused_growth: BTreeMap::new(),
         settings: Arc::new(Settings {
             operator_version: "0.1.0".into(),
             node_image: "docker.io/karst/operator:0.1.0".into(),
@@ -127,6 +128,10 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
     }
     for object in plan.objects {
         write_object(world, object);
+    }
+    for growth in &plan.growths {
+        let claim = Arc::make_mut(world.claims.get_mut(&growth.claim).expect("a claim"));
+        claim.requested = Some(growth.size.clone());
     }
     for removal in &plan.removals {
         match removal {
@@ -237,8 +242,19 @@ fn write_object(world: &mut World, object: Object) {
             let storage_format = map.data.unwrap().get("storage.format").cloned();
             world.config_maps.insert(name, Arc::new(ConfigMapView { meta, digest, storage_format }));
         }
-        Object::Claim(_) => {
-            world.claims.insert(name, Arc::new(ClaimView { meta }));
+        Object::Claim(claim) => {
+            // Of a claim that exists only the metadata is written.
+            let seen = world.claims.get(&name).map(|seen| ClaimView::clone(seen));
+            let spec = claim.spec.unwrap();
+            let size = spec.resources.unwrap().requests.unwrap()["storage"].0.clone();
+            let new = ClaimView {
+                requested: Some(size),
+                class: spec.storage_class_name,
+                selector: spec.selector.and_then(|selector| selector.match_labels),
+                bound: true,
+                ..ClaimView::default()
+            };
+            world.claims.insert(name, Arc::new(ClaimView { meta, ..seen.unwrap_or(new) }));
         }
         Object::PodSet(set) => {
             let digest = Digest::of(&set.spec).ok();
@@ -281,15 +297,17 @@ pub(crate) fn healthy_quorum(world: &World) -> Answer<QuorumView> {
 /// What Kafka answers when these controllers are its voters.
 pub(crate) fn voters(world: &World, initial: &InitialControllers) -> Answer<QuorumView> {
     let voters = initial.iter().map(|one| Voter { node: one.node, directory: one.directory }).collect();
-    Kafka { voters, disks: BTreeMap::new() }.quorum(world)
+    Kafka { voters, ..Kafka::default() }.quorum(world)
 }
 
 /// A Kafka that does what it is told.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Kafka {
     pub(crate) voters: Vec<Voter>,
     /// Disks of nodes that are not the ones their nodes started with.
     pub(crate) disks: BTreeMap<NodeId, DirectoryId>,
+    /// Directories of brokers in which there is something.
+    pub(crate) log_dirs: BTreeMap<NodeId, Vec<LogDirView>>,
 }
 
 impl Kafka {
@@ -299,7 +317,7 @@ impl Kafka {
         let initial = text.map(|text| InitialControllers::parse(&text).unwrap());
         let voters = initial.iter().flat_map(InitialControllers::iter);
         let voters = voters.map(|one| Voter { node: one.node, directory: one.directory }).collect();
-        Self { voters, disks: BTreeMap::new() }
+        Self { voters, ..Self::default() }
     }
 
     fn disk(&self, node: NodeId) -> DirectoryId {
@@ -387,6 +405,10 @@ pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[Partition
             let found = partitions.iter().filter(|partition| !partition.replicas.is_disjoint(of)).cloned();
             world.answers.partitions = Answer::Known(Partitions { of: of.clone(), found: found.collect() });
         }
+        for node in &plan.questions.log_dirs_of {
+            let dirs = kafka.log_dirs.get(node).cloned().unwrap_or_default();
+            world.answers.log_dirs.insert(*node, Answer::Known(dirs));
+        }
         return true;
     }
     world.answers = Answers::default();
@@ -405,6 +427,7 @@ pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[Partition
 pub(crate) fn is_quiet(plan: &Plan) -> bool {
     plan.facts.is_empty()
         && plan.objects.is_empty()
+        && plan.growths.is_empty()
         && plan.status.is_none()
         && plan.pool_statuses.is_empty()
         && plan.removals.is_empty()
