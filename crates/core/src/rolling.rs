@@ -13,14 +13,13 @@ use crate::cluster::{Cluster, Node};
 use crate::health;
 use crate::ids::NodeId;
 use crate::names::{
-    DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, RESTARTS_AT_ONCE_ANNOTATION,
-    SKIP_CHECK_ANNOTATION, is_true,
+    DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, RESTARTS_AT_ONCE_ANNOTATION, is_true,
 };
 use crate::notice::Notice;
 use crate::revision::{self, VOLUMES};
 use crate::steps::Mark;
 use crate::storage_change;
-use crate::world::{Answer, ClaimView, LogDirView, PartitionView, Partitions, PodView, World};
+use crate::world::{Answer, ClaimView, PartitionView, Partitions, PodView, World};
 
 /// How soon to look again at what keeps a pod from its restart: Kafka does not tell.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -312,32 +311,8 @@ impl Choice<'_> {
         let quorum = due.pod.runs_controller().then(|| self.quorum_obstacle(due)).flatten();
         let quorum = quorum
             .or_else(|| due.pod.runs_broker().then(|| self.partition_obstacle(due, partitions)).flatten());
-        quorum.or_else(|| due.may_lose_a_volume().then(|| self.volume_obstacle(due)).flatten())
-    }
-
-    /// Kafka goes on placing new partitions on a volume that was empty when its removal was accepted. What came there since
-    /// must not be lost.
-    fn volume_obstacle(&self, due: &Due<'_>) -> Option<String> {
-        if is_true(self.world.kafka.metadata.annotations.as_ref(), SKIP_CHECK_ANNOTATION) {
-            return None;
-        }
-        let node = due.node.id;
-        let dirs = match self.world.answers.log_dirs.get(&node) {
-            Some(Answer::Known(dirs)) => dirs,
-            Some(Answer::Silent(why)) => {
-                return Some(format!("broker {node} does not say what is in its directories ({why})"));
-            }
-            _ => return Some(format!("broker {node} was not asked what is in its directories")),
-        };
-        let stays = |dir: &LogDirView| {
-            due.node.pool.storage.disks().iter().any(|disk| disk.log_dir(node) == dir.path)
-        };
-        let lost: Vec<_> = dirs.iter().filter(|dir| !stays(dir)).filter_map(storage_change::in_use).collect();
-        (!lost.is_empty()).then(|| {
-            format!(
-                "a volume of broker {node} is to go, and the broker {} there; move them",
-                lost.join(" and ")
-            )
+        quorum.or_else(|| {
+            due.may_lose_a_volume().then(|| storage_change::lost_by_restart(self.world, due.node)).flatten()
         })
     }
 

@@ -8,14 +8,14 @@ use std::collections::BTreeSet;
 
 use karst_api as api;
 
-use crate::cluster::Roles;
+use crate::cluster::{Node, Roles};
 use crate::health;
 use crate::ids::NodeId;
 use crate::names::{self, SKIP_CHECK_ANNOTATION, is_true};
 use crate::notice::Notice;
 use crate::quantity::Quantity;
 use crate::storage::{Storage, log_dir};
-use crate::world::{Answer, ClaimView, LogDirView, World};
+use crate::world::{Answer, ClaimView, LogDirView, PodView, World};
 
 /// The storage of a pool whose nodes run.
 #[derive(Debug)]
@@ -180,7 +180,7 @@ impl Settling<'_> {
         self.running.roles.is_none_or(Roles::has_broker) || self.any_pod(|pod| pod.runs_broker())
     }
 
-    fn any_pod(&self, is: fn(&crate::world::PodView) -> bool) -> bool {
+    fn any_pod(&self, is: fn(&PodView) -> bool) -> bool {
         let Running { world, pool, nodes, .. } = self.running;
         nodes.iter().filter_map(|node| world.pods.get(&world.key.pod(pool, *node))).any(|pod| is(pod))
     }
@@ -220,8 +220,7 @@ impl Settling<'_> {
             );
             return false;
         }
-        let skip = is_true(self.running.world.kafka.metadata.annotations.as_ref(), SKIP_CHECK_ANNOTATION);
-        if skip || !self.serves() {
+        if skips_check(self.running.world) || !self.serves() {
             return true;
         }
         let mut in_the_way = Vec::new();
@@ -257,8 +256,37 @@ impl Settling<'_> {
     }
 }
 
+/// What a broker would lose by a restart with the volumes that are asked for now. Kafka goes on placing new partitions on a
+/// volume that was empty when its removal was accepted: what came there since must not be lost.
+pub(crate) fn lost_by_restart(world: &World, node: Node<'_>) -> Option<String> {
+    let id = node.id;
+    if skips_check(world) {
+        return None;
+    }
+    let dirs = match world.answers.log_dirs.get(&id) {
+        Some(Answer::Known(dirs)) => dirs,
+        Some(Answer::Silent(why)) => {
+            return Some(format!("broker {id} does not say what is in its directories ({why})"));
+        }
+        _ => return Some(format!("broker {id} was not asked what is in its directories")),
+    };
+    let stays = |dir: &LogDirView| node.pool.storage.disks().iter().any(|disk| disk.log_dir(id) == dir.path);
+    let lost: Vec<_> = dirs.iter().filter(|dir| !stays(dir)).filter_map(in_use).collect();
+    (!lost.is_empty()).then(|| {
+        format!(
+            "a volume of it is to go, and broker {id} {} there; move them to other volumes",
+            lost.join(" and ")
+        )
+    })
+}
+
+/// Does the user know better than Kafka what is needed?
+fn skips_check(world: &World) -> bool {
+    is_true(world.kafka.metadata.annotations.as_ref(), SKIP_CHECK_ANNOTATION)
+}
+
 /// What of a broker's directory would be missed.
-pub(crate) fn in_use(dir: &LogDirView) -> Option<String> {
+fn in_use(dir: &LogDirView) -> Option<String> {
     match &dir.error {
         Some(error) => Some(format!("cannot read {} ({error})", dir.path)),
         None if dir.partitions.is_empty() => None,
