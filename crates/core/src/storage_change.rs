@@ -172,12 +172,12 @@ impl Settling<'_> {
 
     /// Do nodes of the pool vote, or are they to?
     fn votes(&self) -> bool {
-        self.running.roles.is_none_or(Roles::has_controller) || self.any_pod(|pod| pod.runs_controller())
+        self.running.roles.is_none_or(Roles::has_controller) || self.any_pod(PodView::runs_controller)
     }
 
     /// Do nodes of the pool have partitions, or may they?
     fn serves(&self) -> bool {
-        self.running.roles.is_none_or(Roles::has_broker) || self.any_pod(|pod| pod.runs_broker())
+        self.running.roles.is_none_or(Roles::has_broker) || self.any_pod(PodView::runs_broker)
     }
 
     fn any_pod(&self, is: fn(&PodView) -> bool) -> bool {
@@ -229,7 +229,7 @@ impl Settling<'_> {
             match self.running.world.answers.log_dirs.get(&node) {
                 None | Some(Answer::NotAsked) => drop(unknown.insert(node)),
                 Some(Answer::Silent(why)) => {
-                    in_the_way.push(format!("broker {node} does not say what is there ({why})"))
+                    in_the_way.push(format!("broker {node} does not say what is there ({why})"));
                 }
                 Some(Answer::Known(dirs)) => in_the_way.extend(self.contents(node, id, dirs)),
             }

@@ -1,5 +1,7 @@
 //! Changes of the storage of nodes that run: what is done, what is held, and what is said about it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
+
 mod support;
 
 use std::collections::BTreeSet;
@@ -115,13 +117,13 @@ fn rest_with(world: &mut World, kafka: &mut Kafka, partitions: &[&str]) {
     converge_kafka(world, kafka, &[]);
 }
 
-fn removals(plan: &Plan) -> Vec<&str> {
+fn removals(plan: &Plan) -> Vec<String> {
     let name = |removal: &Removal| match removal {
         Removal::Claim { name, .. } | Removal::ConfigMap { name, .. } | Removal::PodSet { name, .. } => {
             name.clone()
         }
     };
-    plan.removals.iter().map(name).map(|name| &*name.leak()).collect()
+    plan.removals.iter().map(name).collect()
 }
 
 #[test]
@@ -275,10 +277,10 @@ fn a_claim_goes_only_after_its_pod_runs_without_it_and_only_if_it_may() {
     ask_volumes(&mut world, "ctl", &[keep]);
     while step(&mut world, &mut kafka, &[]) {
         for name in removals(&decide(&world)) {
-            let pod = name.strip_prefix("data-2-").expect(name);
+            let pod = name.strip_prefix("data-2-").expect(&name);
             let running = &world.pods[pod];
             let wanted = &world.pod_sets["c-ctl"].pods[pod];
-            assert!(running.is_current(wanted) && !uses(&world, pod, name), "{name}");
+            assert!(running.is_current(wanted) && !uses(&world, pod, &name), "{name}");
         }
     }
     let left: Vec<_> = world.claims.keys().filter(|name| name.contains("-ctl-")).collect();
