@@ -4,6 +4,7 @@
 //! (what to do, and why). This crate does no I/O, reads no clock and rolls no dice, so every decision can be
 //! tested, replayed, simulated and explained.
 
+pub mod claims;
 pub mod cluster;
 pub mod config;
 pub mod digest;
@@ -41,6 +42,7 @@ pub mod rolling;
 pub mod status;
 mod steps;
 pub mod storage;
+mod storage_change;
 pub mod template;
 pub mod upgrade;
 pub mod versions;

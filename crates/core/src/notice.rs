@@ -3,7 +3,7 @@
 //! Each notice is a value with its data and one sentence. Conditions, events, logs and dry runs print that sentence.
 
 use crate::ids::NodeId;
-use crate::names::{MIGRATION_ANNOTATION, SKIP_CHECK_ANNOTATION};
+use crate::names::{DELETE_POD_AND_CLAIM_ANNOTATION, MIGRATION_ANNOTATION, SKIP_CHECK_ANNOTATION};
 
 /// The reason of [`Notice::IdsIgnored`]. It is said once, when nodes are added or removed, and stays in the status.
 pub const IDS_IGNORED: &str = "NodeIdsIgnored";
@@ -203,13 +203,67 @@ pub enum Notice {
         /// What is in the way.
         why: String,
     },
-    /// A change of storage.
-    #[error(
-        "pool '{pool}' keeps the storage its nodes run with: changing the storage of running nodes is not possible yet"
-    )]
+    /// Storage that cannot be used, for nodes that run.
+    #[error("pool '{pool}' keeps the storage its nodes run with: {why}")]
+    StorageInvalid {
+        /// The pool.
+        pool: String,
+        /// What is wrong with what was asked for.
+        why: String,
+    },
+    /// A change of storage that is not possible.
+    #[error("pool '{pool}': {field} is {found}, and its nodes keep {kept}: {why}")]
     StorageHeld {
         /// The pool.
         pool: String,
+        /// What was changed.
+        field: String,
+        /// What it is now.
+        found: String,
+        /// What nodes run with.
+        kept: String,
+        /// Why, and what can be done.
+        why: String,
+    },
+    /// A volume that is to go, and is in use.
+    #[error(
+        "volume {volume} of pool '{pool}' is to go and stays: {why}; move the partitions to other volumes (kafka-reassign-partitions.sh with log_dirs), or set the annotation {SKIP_CHECK_ANNOTATION}: \"true\" on the Kafka resource to remove the volume and what it alone has"
+    )]
+    VolumeStays {
+        /// The pool.
+        pool: String,
+        /// The volume's id.
+        volume: i32,
+        /// What is there.
+        why: String,
+    },
+    /// A claim that cannot grow.
+    #[error(
+        "claim {claim} of pool '{pool}' is to grow to {size}, and Kubernetes refuses: {why}; allow it (allowVolumeExpansion of the storage class), or set the size back; it is tried again every minute"
+    )]
+    GrowthRefused {
+        /// The pool.
+        pool: String,
+        /// The claim.
+        claim: String,
+        /// What it is to hold.
+        size: String,
+        /// What Kubernetes said.
+        why: String,
+    },
+    /// Claims that were made otherwise than what is asked for now.
+    #[error(
+        "pool '{pool}': {field} is {found}, and these claims stay as they were made: {}; new nodes use it; to replace a node's disks, annotate its pod with {DELETE_POD_AND_CLAIM_ANNOTATION}: \"true\"", claims.join(", ")
+    )]
+    ClaimsKeep {
+        /// The pool.
+        pool: String,
+        /// What was changed.
+        field: String,
+        /// What it is now.
+        found: String,
+        /// The claims.
+        claims: Vec<String>,
     },
     /// A pool whose resource was deleted.
     #[error(
@@ -264,7 +318,12 @@ impl Notice {
             Self::MoveHeld { .. } => "MoveHeld",
             Self::IdsAwaited { .. } => "NodeIdsAwaited",
             Self::IdsIgnored { .. } => IDS_IGNORED,
-            Self::StorageHeld { .. } | Self::SingleEphemeral { .. } => "KafkaStorage",
+            Self::StorageInvalid { .. }
+            | Self::StorageHeld { .. }
+            | Self::VolumeStays { .. }
+            | Self::GrowthRefused { .. }
+            | Self::ClaimsKeep { .. }
+            | Self::SingleEphemeral { .. } => "KafkaStorage",
             Self::PoolGone { .. } => "PoolGone",
             Self::EvenControllers { .. } => "KafkaKRaftControllerNodeCount",
             Self::ReplicationUnset { key: "min.insync.replicas", .. } => "KafkaMinInsyncReplicas",
@@ -281,6 +340,7 @@ impl Notice {
                 | Self::MoveHeld { .. }
                 | Self::RolesHeld { .. }
                 | Self::QuorumUnknown { .. }
+                | Self::VolumeStays { .. }
         )
     }
 
@@ -295,7 +355,11 @@ impl Notice {
             | Self::IdsIgnored { pool, .. }
             | Self::QuorumUnknown { pool, .. }
             | Self::RolesHeld { pool, .. }
-            | Self::StorageHeld { pool } => Some(pool),
+            | Self::StorageInvalid { pool, .. }
+            | Self::StorageHeld { pool, .. }
+            | Self::VolumeStays { pool, .. }
+            | Self::GrowthRefused { pool, .. }
+            | Self::ClaimsKeep { pool, .. } => Some(pool),
             Self::FieldsIgnored { pool, .. } => pool.as_deref(),
             _ => None,
         }

@@ -22,7 +22,7 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Removal};
 use crate::world::{Answer, Trouble, World};
 use crate::{
-    config, ignored, membership, migration, pods, registration, removals, resolve, rolling, upgrade,
+    claims, config, ignored, membership, migration, pods, registration, removals, resolve, rolling, upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -59,6 +59,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     plan.problems = resolved.problems;
     let pool_problems = resolved.pool_problems;
     let (partitions_of, asks_quorum) = (resolved.partitions_of, resolved.asks_quorum);
+    let log_dirs_of = resolved.log_dirs_of;
     let Some(cluster) = resolved.cluster else {
         let progress = Progress::held_by(&plan.problems);
         report_pools(&mut plan, world, None, &pool_problems)?;
@@ -78,7 +79,11 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
 
     // Kafka's own word, where a decision needs it.
     plan.questions = first_questions(world, &cluster, asks_quorum, partitions_of);
-    if world.answers.partitions.was_asked() || world.answers.quorum.was_asked() {
+    plan.questions.ask_log_dirs(log_dirs_of, || broker_hosts(world, &cluster));
+    if world.answers.partitions.was_asked()
+        || world.answers.quorum.was_asked()
+        || !world.answers.log_dirs.is_empty()
+    {
         let blocked = plan.notices.iter().any(Notice::waits_for_kafka);
         plan.look_soon(blocked.then_some(LOOK_AT_PARTITIONS_AGAIN));
     }
@@ -99,6 +104,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
             bootstrap_servers: bootstrap_servers(world, &cluster),
         };
         wanted.extend(render.nodes()?);
+        grow_claims(&mut plan, world, &cluster);
         plan.removals = removals::of(world, &cluster, &pool_problems);
         plan.protections = removals::protections(world, &cluster);
     }
@@ -126,7 +132,11 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     // Status.
     let progress = if pool_problems.is_empty() {
         match status::progress(world, &cluster) {
-            Progress::Ready if !plan.objects.is_empty() || !plan.marks.is_empty() => Progress::Applying,
+            Progress::Ready
+                if !plan.objects.is_empty() || !plan.growths.is_empty() || !plan.marks.is_empty() =>
+            {
+                Progress::Applying
+            }
             progress => progress,
         }
     } else {
@@ -281,6 +291,14 @@ fn first_questions(
     questions
 }
 
+/// Which claims grow, and which stay as they are though something else is asked for.
+fn grow_claims(plan: &mut Plan, world: &World, cluster: &Cluster) {
+    let compared = claims::compare(world, cluster);
+    plan.growths = compared.growths;
+    plan.notices.extend(compared.notices);
+    plan.look_soon(compared.look_again);
+}
+
 /// Who votes next, or no longer.
 fn join_and_leave(plan: &mut Plan, world: &World, cluster: &Cluster) {
     let Some(quorum) = world.answers.quorum.known() else { return };
@@ -330,6 +348,7 @@ fn roll(plan: &mut Plan, world: &World, cluster: &Cluster) {
         plan.questions.quorum = controller_hosts(world, cluster);
     }
     plan.questions.ask_partitions(roll.partitions_of, || broker_hosts(world, cluster));
+    plan.questions.ask_log_dirs(roll.log_dirs_of, || broker_hosts(world, cluster));
     plan.restarts = roll.restarts;
     if plan.change().is_some() {
         plan.restarts

@@ -28,6 +28,8 @@ pub struct Resolved {
     pub notices: Vec<Notice>,
     /// Nodes that are to go, or to stop serving, if no partition lives there: Kafka must be asked.
     pub partitions_of: BTreeSet<NodeId>,
+    /// Brokers that must say what is in their directories, because a volume is to go.
+    pub log_dirs_of: BTreeSet<NodeId>,
     /// Must the quorum be asked, because nodes that may vote are to go?
     pub asks_quorum: bool,
 }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use crate::claims;
 use crate::cluster::{Cluster, Node};
 use crate::health;
 use crate::ids::NodeId;
@@ -15,8 +16,9 @@ use crate::names::{
     DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, RESTARTS_AT_ONCE_ANNOTATION, is_true,
 };
 use crate::notice::Notice;
-use crate::revision;
+use crate::revision::{self, VOLUMES};
 use crate::steps::Mark;
+use crate::storage_change;
 use crate::world::{Answer, ClaimView, PartitionView, Partitions, PodView, World};
 
 /// How soon to look again at what keeps a pod from its restart: Kafka does not tell.
@@ -35,6 +37,8 @@ pub enum Cause {
     Asked,
     /// Somebody asked for empty disks.
     EmptyDisks,
+    /// The file systems of these claims grow only when they are mounted anew.
+    Resize(Vec<String>),
 }
 
 impl Cause {
@@ -43,6 +47,7 @@ impl Cause {
         match self {
             Self::Changed(_) => "PodHasOldRevision",
             Self::Asked | Self::EmptyDisks => "ManualRollingUpdate",
+            Self::Resize(_) => "FileSystemResizeNeeded",
         }
     }
 }
@@ -54,6 +59,9 @@ impl fmt::Display for Cause {
             Self::Asked => write!(f, "the annotation {MANUAL_ROLL_ANNOTATION} asks for it"),
             Self::EmptyDisks => {
                 write!(f, "the annotation {DELETE_POD_AND_CLAIM_ANNOTATION} asks for it and for empty disks")
+            }
+            Self::Resize(claims) => {
+                write!(f, "file system resize: {} grew and must be mounted anew", claims.join(", "))
             }
         }
     }
@@ -85,6 +93,8 @@ pub(crate) struct Roll {
     pub(crate) notices: Vec<Notice>,
     /// Ask Kafka about partitions on these nodes.
     pub(crate) partitions_of: BTreeSet<NodeId>,
+    /// Ask these brokers about their directories.
+    pub(crate) log_dirs_of: BTreeSet<NodeId>,
     /// Ask Kafka about its quorum.
     pub(crate) asks_quorum: bool,
     /// When to look again.
@@ -102,6 +112,12 @@ pub(crate) struct Due<'a> {
 impl Due<'_> {
     fn wants_empty_disks(&self) -> bool {
         self.causes.contains(&Cause::EmptyDisks)
+    }
+
+    /// Could it lose a directory by this? A broker that serves can say what is in it.
+    fn may_lose_a_volume(&self) -> bool {
+        let changes = |cause: &Cause| matches!(cause, Cause::Changed(parts) if parts.contains(&VOLUMES));
+        self.pod.runs_broker() && self.pod.is_serving() && self.causes.iter().any(changes)
     }
 }
 
@@ -126,6 +142,10 @@ fn due_pod<'a>(world: &'a World, cluster: &Cluster, node: Node<'a>) -> Option<Du
     }
     if is_true(Some(&pod.meta.annotations), DELETE_POD_AND_CLAIM_ANNOTATION) {
         causes.push(Cause::EmptyDisks);
+    }
+    let grown = claims::awaiting_restart(world, cluster, node, pod);
+    if !grown.is_empty() {
+        causes.push(Cause::Resize(grown));
     }
     (!causes.is_empty()).then_some(Due { node, pod, causes })
 }
@@ -218,7 +238,11 @@ impl Choice<'_> {
         if !serving.is_empty() && !self.world.answers.partitions_of(&serving).was_asked() {
             roll.partitions_of.clone_from(&serving);
         }
-        if roll.asks_quorum || !roll.partitions_of.is_empty() {
+        let answers = &self.world.answers.log_dirs;
+        let unasked =
+            group.iter().filter(|due| due.may_lose_a_volume() && !answers.contains_key(&due.node.id));
+        roll.log_dirs_of = unasked.map(|due| due.node.id).collect();
+        if roll.asks_quorum || !roll.partitions_of.is_empty() || !roll.log_dirs_of.is_empty() {
             return roll;
         }
         self.first(&self.ordered(group), &self.world.answers.partitions_of(&serving))
@@ -285,7 +309,11 @@ impl Choice<'_> {
 
     fn obstacle(&self, due: &Due<'_>, partitions: &Answer<&Partitions>) -> Option<String> {
         let quorum = due.pod.runs_controller().then(|| self.quorum_obstacle(due)).flatten();
-        quorum.or_else(|| due.pod.runs_broker().then(|| self.partition_obstacle(due, partitions)).flatten())
+        let quorum = quorum
+            .or_else(|| due.pod.runs_broker().then(|| self.partition_obstacle(due, partitions)).flatten());
+        quorum.or_else(|| {
+            due.may_lose_a_volume().then(|| storage_change::lost_by_restart(self.world, due.node)).flatten()
+        })
     }
 
     /// Has it been of no use for so long that a silent Kafka is no reason to leave it alone?

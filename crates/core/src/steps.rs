@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::claims::Growth;
 use crate::ids::NodeId;
 use crate::membership::Change;
 use crate::notice::Notice;
@@ -59,13 +60,13 @@ pub enum Removal {
         /// Which one.
         uid: String,
     },
-    /// A disk of a node that is gone, which the user does not want to keep.
+    /// A disk of a node that is gone, or that runs without it, and which the user does not want to keep.
     Claim {
         /// Its name.
         name: String,
         /// Which one.
         uid: String,
-        /// The pod that used it, and must not be there.
+        /// The pod that used it, and must not do so any more.
         pod: String,
     },
     /// The pod set of a pool that is gone.
@@ -94,6 +95,8 @@ pub struct Plan {
     pub facts: Vec<Fact>,
     /// Objects to write, those that others need first.
     pub objects: Vec<Object>,
+    /// Claims to grow. That one cannot is remembered and told; nothing else waits for it.
+    pub growths: Vec<Growth>,
     /// Objects to delete.
     pub removals: Vec<Removal>,
     /// Pods to replace.
@@ -151,6 +154,8 @@ pub struct Questions {
     pub registered: bool,
     /// Ask for the partitions on these nodes.
     pub partitions_of: BTreeSet<NodeId>,
+    /// Ask these brokers what is in their directories.
+    pub log_dirs_of: BTreeSet<NodeId>,
     /// Where brokers can be asked.
     pub brokers: Vec<String>,
 }
@@ -180,8 +185,19 @@ impl Questions {
         }
     }
 
+    /// Adds brokers that are to be asked about their directories.
+    pub(crate) fn ask_log_dirs(&mut self, nodes: BTreeSet<NodeId>, brokers: impl FnOnce() -> Vec<String>) {
+        if !nodes.is_empty() {
+            self.log_dirs_of.extend(nodes);
+            self.brokers = brokers();
+        }
+    }
+
     /// Is there nothing to ask?
     pub fn is_empty(&self) -> bool {
-        self.quorum.is_empty() && self.partitions_of.is_empty() && !self.registered
+        self.quorum.is_empty()
+            && self.partitions_of.is_empty()
+            && self.log_dirs_of.is_empty()
+            && !self.registered
     }
 }

@@ -88,6 +88,16 @@ pub struct ConfigMapView {
 pub struct ClaimView {
     /// Who it is.
     pub meta: Meta,
+    /// How much it asks for.
+    pub requested: Option<String>,
+    /// Its storage class.
+    pub class: Option<String>,
+    /// Labels that its volume must have.
+    pub selector: Option<BTreeMap<String, String>>,
+    /// Has it ever got a volume? One that has not holds nothing.
+    pub bound: bool,
+    /// Since when its volume is larger than the file system on it.
+    pub resize_pending: Option<Timestamp>,
 }
 
 /// A pod that a pod set asks for.
@@ -299,6 +309,17 @@ impl Partitions {
     }
 }
 
+/// A directory of a broker.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogDirView {
+    /// Where it is.
+    pub path: String,
+    /// Why the broker cannot look into it.
+    pub error: Option<String>,
+    /// The partitions there, as `topic-0`; copies in the making too.
+    pub partitions: Vec<String>,
+}
+
 /// What Kafka said in this pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
@@ -308,6 +329,8 @@ pub struct Answers {
     pub partitions: Answer<Partitions>,
     /// About the brokers that are registered.
     pub registered: Answer<Registered>,
+    /// About the directories of brokers that were asked.
+    pub log_dirs: BTreeMap<NodeId, Answer<Vec<LogDirView>>>,
 }
 
 impl Answers {
@@ -327,6 +350,17 @@ pub struct Trouble {
     /// What.
     pub deed: Deed,
     /// What Kafka said.
+    pub why: String,
+    /// Not to be tried again before.
+    pub until: Timestamp,
+}
+
+/// The growth of a claim that Kubernetes refused when it was last tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedGrowth {
+    /// The size it was to get.
+    pub size: String,
+    /// What Kubernetes said.
     pub why: String,
     /// Not to be tried again before.
     pub until: Timestamp,
@@ -391,6 +425,9 @@ pub struct World {
     pub answers: Answers,
     /// What went wrong last, and is worth a pause.
     pub troubles: Vec<Trouble>,
+
+    /// Claims that could not grow, by name.
+    pub refused_growth: BTreeMap<String, RefusedGrowth>,
     /// What the operator was told.
     pub settings: Arc<Settings>,
     /// When it is now.

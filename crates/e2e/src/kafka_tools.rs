@@ -1,5 +1,7 @@
 //! Clients that are not ours: the console tools in Kafka's own pods, and `kcat`.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use tokio::process::Command;
@@ -23,6 +25,30 @@ pub struct Member {
     pub id: i32,
     /// Its disk. Static quorums have none.
     pub directory_id: Option<String>,
+}
+
+/// What `kafka-log-dirs` prints.
+#[derive(Deserialize)]
+struct LogDirs {
+    brokers: Vec<BrokerDirs>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BrokerDirs {
+    log_dirs: Vec<LogDir>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LogDir {
+    log_dir: String,
+    partitions: Vec<LogDirPartition>,
+}
+
+#[derive(Deserialize)]
+struct LogDirPartition {
+    partition: String,
 }
 
 impl<'a> ConsoleTools<'a> {
@@ -94,6 +120,31 @@ impl<'a> ConsoleTools<'a> {
         let plan = serde_json::json!({ "version": 1, "partitions": [
             { "topic": topic, "partition": 0, "replicas": brokers },
         ]});
+        let arguments = ["--reassignment-json-file", "/dev/stdin", "--execute"];
+        self.run("kafka-reassign-partitions", &arguments, &plan.to_string()).await.map(drop)
+    }
+
+    /// The directories of these brokers, and the partitions in each, as `topic-0`.
+    pub async fn log_dirs(&self, brokers: &str) -> Result<BTreeMap<String, Vec<String>>> {
+        let said = self.run("kafka-log-dirs", &["--describe", "--broker-list", brokers], "").await?;
+        let json = said.lines().find(|line| line.starts_with('{'));
+        let found: LogDirs = serde_json::from_str(json.with_context(|| format!("no JSON in:\n{said}"))?)?;
+        let dirs = found.brokers.into_iter().flat_map(|broker| broker.log_dirs);
+        let names = |dir: &LogDir| dir.partitions.iter().map(|one| one.partition.clone()).collect();
+        Ok(dirs.map(|dir| (dir.log_dir.clone(), names(&dir))).collect())
+    }
+
+    /// Moves partitions (as `topic-0`) to these directories of these brokers, and does not wait for the end.
+    pub async fn move_to_dirs(&self, partitions: &[String], brokers: &[i32], dirs: &[&str]) -> Result<()> {
+        let entry = |name: &String| {
+            let (topic, partition) = name.rsplit_once('-').context("no partition number")?;
+            let partition: i32 = partition.parse()?;
+            Ok(
+                serde_json::json!({ "topic": topic, "partition": partition, "replicas": brokers, "log_dirs": dirs }),
+            )
+        };
+        let entries = partitions.iter().map(entry).collect::<Result<Vec<_>>>()?;
+        let plan = serde_json::json!({ "version": 1, "partitions": entries });
         let arguments = ["--reassignment-json-file", "/dev/stdin", "--execute"];
         self.run("kafka-reassign-partitions", &arguments, &plan.to_string()).await.map(drop)
     }

@@ -8,9 +8,11 @@ use karst_core::ids::{DirectoryId, NodeId};
 use karst_core::names::ClusterKey;
 use karst_core::plan::Questions;
 use karst_core::world::{
-    Answer, Answers, PartitionView, Partitions, QuorumView, Registered, RegisteredBroker, Replica,
+    Answer, Answers, LogDirView, PartitionView, Partitions, QuorumView, Registered, RegisteredBroker, Replica,
 };
-use karst_kafka::{Admin, Broker, ConfigEntry, Error, Partition, Quorum, ReplicaState, TopicSelection};
+use karst_kafka::{
+    Admin, Broker, ConfigEntry, Error, LogDir, Partition, Quorum, ReplicaState, TopicSelection,
+};
 
 use crate::clients::Clients;
 
@@ -74,6 +76,23 @@ pub(crate) async fn ask(
         let admin = clients.brokers(key, &questions.brokers);
         answers.partitions = answer(partitions(&admin, &questions.partitions_of).await);
     }
+    if !questions.log_dirs_of.is_empty() {
+        let admin = clients.brokers(key, &questions.brokers);
+        // Only a broker itself knows its directories. One that is silent says nothing about the others.
+        let asked =
+            questions.log_dirs_of.iter().map(async |node| (*node, answer(log_dirs(&admin, *node).await)));
+        answers.log_dirs.extend(futures::future::join_all(asked).await);
+    }
+}
+
+async fn log_dirs(admin: &Admin, node: NodeId) -> Result<Vec<LogDirView>, Error> {
+    let dirs = admin.describe_log_dirs(karst_kafka::NodeId(node.0)).await?;
+    let view = |dir: LogDir| LogDirView {
+        error: dir.error.map(|code| code.to_string()),
+        partitions: dir.replicas.iter().map(|one| format!("{}-{}", one.topic, one.partition)).collect(),
+        path: dir.path,
+    };
+    Ok(dirs.into_iter().map(view).collect())
 }
 
 fn answer<T>(result: Result<T, Error>) -> Answer<T> {

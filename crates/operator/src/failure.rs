@@ -52,6 +52,20 @@ impl Failure {
         matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 404))
     }
 
+    /// Was it understood and not wanted? Asking the same again brings the same answer.
+    pub(crate) fn is_refusal(&self) -> bool {
+        let Self::Api { source, .. } = self else { return false };
+        matches!(&**source, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
+    }
+
+    /// What was said, without what was tried.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Self::Api { source, .. } => brief(source),
+            other => other.to_string(),
+        }
+    }
+
     /// Is the namespace being deleted? Then nothing can be made in it any more, and nothing needs to be.
     pub(crate) fn is_namespace_going(&self) -> bool {
         let Self::Api { source, .. } = self else { return false };

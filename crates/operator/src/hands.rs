@@ -7,8 +7,10 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures::StreamExt;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
+use karst_core::claims::Growth;
 use karst_core::ids::NodeId;
 use karst_core::names::{CLUSTER_LABEL, ClusterKey, KIND_LABEL, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
 use karst_core::objects::Object;
@@ -99,7 +101,7 @@ impl Hands {
             Object::Policy(policy) => self.apply::<PolicyWire, _>(namespace, object, policy).await,
             Object::PodSet(set) => self.apply::<StrimziPodSet, _>(namespace, object, set).await,
             Object::Claim(claim) if self.index.has_claim(namespace, object) => {
-                // Most of a claim cannot be changed, and its size may have grown by hand.
+                // Most of a claim cannot be changed, and growing it is a step of its own.
                 let meta = &claim.metadata;
                 let (labels, annotations) = (&meta.labels, &meta.annotations);
                 let patch = json!({ "metadata": { "labels": labels, "annotations": annotations, "ownerReferences": meta.owner_references } });
@@ -243,7 +245,7 @@ impl Hands {
             Removal::ConfigMap { name, uid } => self.delete::<ConfigMapWire>(&key.namespace, name, uid).await,
             Removal::PodSet { name, uid } => self.delete::<StrimziPodSet>(&key.namespace, name, uid).await,
             Removal::Claim { name, uid, pod } => {
-                self.has_no_pod(key, pod, name).await?;
+                self.is_not_used(key, pod, name).await?;
                 self.delete::<ClaimWire>(&key.namespace, name, uid).await
             }
         }
@@ -307,12 +309,29 @@ impl Hands {
     }
 
     /// A disk goes only after the pod that used it: the cache may lag behind, so ask.
-    async fn has_no_pod(&self, key: &ClusterKey, pod: &str, claim: &str) -> Result<(), Failure> {
-        let api: Api<PartialObjectMeta<PodWire>> = Api::namespaced(self.client.clone(), &key.namespace);
-        match self.call("could not look for a pod", api.get_opt(pod)).await? {
-            None => Ok(()),
-            Some(_) => Err(Failure::Changed(format!("pod {pod} is there again; its claim {claim} stays"))),
+    async fn is_not_used(&self, key: &ClusterKey, pod: &str, claim: &str) -> Result<(), Failure> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
+        let found = self.call("could not look for a pod", api.get_opt(pod)).await?;
+        let volumes = found.and_then(|pod| pod.spec).and_then(|spec| spec.volumes).unwrap_or_default();
+        let mut claims = volumes.into_iter().filter_map(|volume| volume.persistent_volume_claim);
+        if claims.any(|used| used.claim_name == claim) {
+            return Err(Failure::Changed(format!("pod {pod} uses its claim {claim}, which stays")));
         }
+        Ok(())
+    }
+
+    /// Lets a claim grow.
+    pub(crate) async fn grow(&self, key: &ClusterKey, growth: &Growth) -> Result<(), Failure> {
+        let Growth { claim, uid, size } = growth;
+        let what = format!("could not grow PersistentVolumeClaim {claim} to {size}");
+        let requests = json!({ "requests": { "storage": size } });
+        let patch = json!({ "metadata": { "uid": uid }, "spec": { "resources": requests } });
+        let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let api = self.api::<ClaimWire>(&key.namespace);
+        let grown = self.call(&what, api.patch(claim, &parameters, &Patch::Merge(patch))).await?;
+        tracing::info!(%claim, %size, "asked Kubernetes for a larger volume");
+        self.learn(grown);
+        Ok(())
     }
 
     /// Makes a pool's deletion wait for its nodes, or no longer.

@@ -5,6 +5,7 @@ mod clients;
 mod events;
 mod failure;
 mod gates;
+mod growths;
 mod hands;
 mod http;
 mod index;

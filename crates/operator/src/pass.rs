@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka, KafkaNodePool};
+use karst_core::claims::Growth;
 use karst_core::ids::Entropy;
 use karst_core::names::ClusterKey;
 use karst_core::notice::IDS_IGNORED;
@@ -22,6 +23,7 @@ use crate::ask::{self, Terms};
 use crate::clients::{self, Clients};
 use crate::events::Events;
 use crate::failure::Failure;
+use crate::growths::Growths;
 use crate::hands::Hands;
 use crate::index::Snapshot;
 use crate::queue::Outcome;
@@ -36,6 +38,13 @@ const CHANGED: Duration = Duration::from_millis(100);
 
 /// How soon to look again whether other clusters are done with their restarts.
 const SLOT: Duration = Duration::from_secs(2);
+/// What became of a claim that was to grow.
+enum Grown {
+    /// Kubernetes does it.
+    Asked,
+    /// Kubernetes does not.
+    Refused,
+}
 
 /// Carries out passes.
 #[derive(Debug)]
@@ -46,6 +55,7 @@ pub(crate) struct Passes {
     pub(crate) slots: Slots,
     pub(crate) terms: Arc<Terms>,
     pub(crate) troubles: Troubles,
+    pub(crate) growths: Growths,
     pub(crate) settings: Arc<Settings>,
     /// Are all `Kafka` resources seen? With a selector, one that is not seen may exist all the same.
     pub(crate) sees_all: bool,
@@ -62,6 +72,7 @@ impl Passes {
                 self.slots.release(key);
                 self.terms.forget(key);
                 self.troubles.forget(key);
+                self.growths.forget_cluster(key);
                 return self.pools_without_kafka(key, &snapshot).await;
             };
             let Some(entropy) = entropy() else { return Outcome::Failed };
@@ -117,6 +128,7 @@ impl Passes {
             claims: snapshot.claims,
             answers,
             troubles: self.troubles.of(key),
+            refused_growth: self.growths.refused(key),
             settings: Arc::clone(&self.settings),
             now: Timestamp::now(),
             entropy,
@@ -140,9 +152,17 @@ impl Passes {
         objects.into_iter().chain(unsaid).next().map_or(Ok(()), Err)
     }
 
-    async fn act(&self, world: &World, plan: Plan) -> Outcome {
+    async fn act(&self, world: &World, mut plan: Plan) -> Outcome {
         let key = &world.key;
-        let mut failures = self.hands.write(key, plan.objects).await;
+        let mut failures = self.hands.write(key, std::mem::take(&mut plan.objects)).await;
+        for growth in &plan.growths {
+            match self.grow(key, growth).await {
+                Ok(Grown::Asked) => {}
+                // To be told in the next pass.
+                Ok(Grown::Refused) => plan.look_again = Some(CHANGED),
+                Err(failure) => failures.push(failure),
+            }
+        }
         for removal in &plan.removals {
             failures.extend(self.hands.remove(key, removal).await.err());
         }
@@ -180,6 +200,21 @@ impl Passes {
             }
         }
         if failures.is_empty() { Outcome::Done { look_again } } else { self.failed(key, &failures) }
+    }
+
+    /// Lets a claim grow. That Kubernetes refuses is remembered, so that it is told and does not repeat itself at once.
+    async fn grow(&self, key: &ClusterKey, growth: &Growth) -> Result<Grown, Failure> {
+        match self.hands.grow(key, growth).await {
+            Ok(()) => self.growths.forget(key, &growth.claim),
+            Err(failure) if failure.is_missing() => {}
+            Err(failure) if failure.is_refusal() => {
+                tracing::warn!(cluster = %key, %failure, "the claim stays as it is");
+                self.growths.remember(key, growth, &failure.words());
+                return Ok(Grown::Refused);
+            }
+            Err(failure) => return Err(failure),
+        }
+        Ok(Grown::Asked)
     }
 
     async fn restart(&self, world: &World, restart: &Restart) -> Result<(), Failure> {

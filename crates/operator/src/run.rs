@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ask::Terms;
 use crate::clients::Clients;
 use crate::events::Events;
+use crate::growths::Growths;
 use crate::hands::Hands;
 use crate::http::{self, Health};
 use crate::index::Index;
@@ -91,6 +92,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         slots: Slots::default(),
         terms,
         troubles: Troubles::default(),
+        growths: Growths::default(),
         settings: Arc::clone(&settings.core),
         sees_all: settings.selector.is_none(),
     });

@@ -8,7 +8,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
-    ConfigMap, ContainerState, PersistentVolumeClaim, Pod, Service, ServiceAccount, ServiceSpec,
+    ConfigMap, ContainerState, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, Service,
+    ServiceAccount, ServiceSpec,
 };
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
@@ -144,13 +145,34 @@ impl Watched for ConfigMapWire {
 #[resource(inherit = "PersistentVolumeClaim")]
 pub(crate) struct ClaimWire {
     metadata: ObjectMeta,
+    spec: Option<PersistentVolumeClaimSpec>,
+    status: Option<ClaimStatusWire>,
+}
+
+#[derive(Deserialize, Clone, Debug, Default)]
+#[serde(default)]
+struct ClaimStatusWire {
+    conditions: Option<Vec<ConditionWire>>,
 }
 
 impl Watched for ClaimWire {
     type View = ClaimView;
 
     fn view(self) -> ClaimView {
-        ClaimView { meta: meta(self.metadata) }
+        let spec = self.spec.unwrap_or_default();
+        let requests = spec.resources.and_then(|resources| resources.requests);
+        let conditions = self.status.unwrap_or_default().conditions.unwrap_or_default();
+        let pending = conditions
+            .into_iter()
+            .find(|found| found.type_ == "FileSystemResizePending" && found.status == "True");
+        ClaimView {
+            meta: meta(self.metadata),
+            requested: requests.and_then(|mut requests| requests.remove("storage")).map(|size| size.0),
+            class: spec.storage_class_name,
+            selector: spec.selector.and_then(|selector| selector.match_labels),
+            bound: spec.volume_name.is_some_and(|volume| !volume.is_empty()),
+            resize_pending: pending.and_then(|found| found.last_transition_time).map(|time| time.0),
+        }
     }
 }
 
@@ -336,6 +358,28 @@ org.apache.kafka.common.config.ConfigException: Invalid value a while for config
             "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
         }));
         assert_eq!(view.stuck.as_deref(), Some("Unschedulable: 0/1 nodes"));
+    }
+
+    #[test]
+    fn a_claim_tells_its_size_and_what_it_waits_for() {
+        let view = |spec: serde_json::Value, conditions: serde_json::Value| {
+            let wire = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {}, "spec": spec,
+                              "status": {"conditions": conditions}});
+            serde_json::from_value::<ClaimWire>(wire).unwrap().view()
+        };
+        let spec = json!({"volumeName": "pv-1", "storageClassName": "fast", "selector": {"matchLabels": {"disk": "ssd"}},
+                          "resources": {"requests": {"storage": "10Gi"}}});
+        let pending = json!([
+            {"type": "Resizing", "status": "True", "lastTransitionTime": "2024-01-01T00:00:00Z"},
+            {"type": "FileSystemResizePending", "status": "True", "lastTransitionTime": "2024-01-02T00:00:00Z"}
+        ]);
+        let claim = view(spec, pending);
+        assert_eq!((claim.requested.as_deref(), claim.class.as_deref()), (Some("10Gi"), Some("fast")));
+        assert_eq!(claim.selector.unwrap()["disk"], "ssd");
+        assert!(claim.bound);
+        assert_eq!(claim.resize_pending, Some("2024-01-02T00:00:00Z".parse().unwrap()));
+        let new = view(json!({"resources": {"requests": {"storage": "1Gi"}}}), json!([]));
+        assert_eq!((new.bound, new.resize_pending), (false, None));
     }
 
     #[test]

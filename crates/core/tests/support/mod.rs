@@ -16,9 +16,9 @@ use karst_core::objects::{Object, config_digest, service_digest};
 use karst_core::plan::{Deed, Fact, Plan, Protection, Removal, plan};
 use karst_core::quorum::InitialControllers;
 use karst_core::world::{
-    Answer, Answers, ClaimView, ConfigMapView, Meta, PartitionView, Partitions, PlainView, PodSetView,
-    PodView, QuorumView, Registered, RegisteredBroker, Replica, ServiceAccountView, ServiceView, Settings,
-    WantedPod, World,
+    Answer, Answers, ClaimView, ConfigMapView, LogDirView, Meta, PartitionView, Partitions, PlainView,
+    PodSetView, PodView, QuorumView, Registered, RegisteredBroker, Replica, ServiceAccountView, ServiceView,
+    Settings, WantedPod, World,
 };
 use serde_json::Value;
 
@@ -57,6 +57,7 @@ pub(crate) fn world(yaml: &str) -> World {
         claims: BTreeMap::new(),
         answers: Answers::default(),
         troubles: Vec::new(),
+        refused_growth: BTreeMap::new(),
         settings: Arc::new(Settings {
             operator_version: "0.1.0".into(),
             node_image: "docker.io/karst/operator:0.1.0".into(),
@@ -135,6 +136,10 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
     }
     for object in plan.objects {
         write_object(world, object);
+    }
+    for growth in &plan.growths {
+        let claim = Arc::make_mut(world.claims.get_mut(&growth.claim).expect("a claim"));
+        claim.requested = Some(growth.size.clone());
     }
     for removal in &plan.removals {
         match removal {
@@ -257,8 +262,19 @@ fn write_object(world: &mut World, object: Object) {
             let digest = Digest::of(&policy.spec).ok();
             world.policies.insert(name, Arc::new(PlainView { meta, digest }));
         }
-        Object::Claim(_) => {
-            world.claims.insert(name, Arc::new(ClaimView { meta }));
+        Object::Claim(claim) => {
+            // Of a claim that exists only the metadata is written.
+            let seen = world.claims.get(&name).map(|seen| ClaimView::clone(seen));
+            let spec = claim.spec.unwrap();
+            let size = spec.resources.unwrap().requests.unwrap()["storage"].0.clone();
+            let new = ClaimView {
+                requested: Some(size),
+                class: spec.storage_class_name,
+                selector: spec.selector.and_then(|selector| selector.match_labels),
+                bound: true,
+                ..ClaimView::default()
+            };
+            world.claims.insert(name, Arc::new(ClaimView { meta, ..seen.unwrap_or(new) }));
         }
         Object::PodSet(set) => {
             let digest = Digest::of(&set.spec).ok();
@@ -317,6 +333,8 @@ pub(crate) struct Kafka {
     pub(crate) level: i16,
     /// Does it tell of brokers that do not serve?
     pub(crate) fenced_known: bool,
+    /// Directories of brokers in which there is something.
+    pub(crate) log_dirs: BTreeMap<NodeId, Vec<LogDirView>>,
 }
 
 impl Default for Kafka {
@@ -328,6 +346,7 @@ impl Default for Kafka {
             registered: BTreeSet::new(),
             level: 27,
             fenced_known: true,
+            log_dirs: BTreeMap::new(),
         }
     }
 }
@@ -456,6 +475,10 @@ pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[Partition
             let found = partitions.iter().filter(|partition| !partition.replicas.is_disjoint(of)).cloned();
             world.answers.partitions = Answer::Known(Partitions { of: of.clone(), found: found.collect() });
         }
+        for node in &plan.questions.log_dirs_of {
+            let dirs = kafka.log_dirs.get(node).cloned().unwrap_or_default();
+            world.answers.log_dirs.insert(*node, Answer::Known(dirs));
+        }
         return true;
     }
     world.answers = Answers::default();
@@ -479,6 +502,7 @@ pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[Partition
 pub(crate) fn is_quiet(plan: &Plan) -> bool {
     plan.facts.is_empty()
         && plan.objects.is_empty()
+        && plan.growths.is_empty()
         && plan.status.is_none()
         && plan.pool_statuses.is_empty()
         && plan.removals.is_empty()

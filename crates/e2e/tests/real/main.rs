@@ -12,3 +12,4 @@ mod quickstart;
 mod quorum;
 mod refusals;
 mod rolling;
+mod storage;
