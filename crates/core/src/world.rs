@@ -299,6 +299,8 @@ pub struct Trouble {
     pub until: Timestamp,
 }
 
+pub use crate::secrets::{OperatorIdentity, SecretContent, SecretView};
+
 /// What the operator was told at its start. The same for all clusters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -346,6 +348,8 @@ pub struct World {
     pub service_accounts: BTreeMap<String, Arc<ServiceAccountView>>,
     /// Its claims.
     pub claims: BTreeMap<String, Arc<ClaimView>>,
+    /// Its Secrets.
+    pub secrets: BTreeMap<String, Arc<SecretView>>,
     /// What Kafka itself says.
     pub answers: Answers,
     /// What went wrong last, and is worth a pause.

@@ -138,13 +138,12 @@ impl Node<'_> {
 
     /// A node that did not form the quorum itself lets it settle before it meets it for the first time.
     async fn await_quorum(&self, supervisor: &mut Supervisor, quorum: &QuorumOption) -> Prepared {
-        let security = self.config.own_listener.protocol.security();
-        let (QuorumOption::NoInitialControllers(_), Some(security)) = (quorum, security) else {
-            return Prepared::Ready;
-        };
+        let QuorumOption::NoInitialControllers(_) = quorum else { return Prepared::Ready };
+        // A node shows the same certificate everywhere inside.
+        let protocol = &self.config.own_listener.protocol;
         self.phase.send_replace(Phase::AwaitingQuorum);
         tokio::select! {
-            () = founding::wait_for_leader(&self.config.controllers, security) => Prepared::Ready,
+            () = founding::wait_for_leader(&self.config.controllers, protocol) => Prepared::Ready,
             ending = supervisor.stop_asked() => {
                 self.phase.send_replace(Phase::ShuttingDown);
                 Prepared::Stopped(ending)

@@ -4,22 +4,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use karst_core::ids::{DirectoryId, NodeId};
-use karst_core::names::ClusterKey;
 use karst_core::plan::Questions;
-use karst_core::world::{Answer, Answers, PartitionView, Partitions, QuorumView, Replica};
+use karst_core::world::{Answer, Answers, PartitionView, Partitions, QuorumView, Replica, World};
 use karst_kafka::{Admin, ConfigEntry, Error, Partition, Quorum, ReplicaState, TopicSelection};
 
 use crate::clients::Clients;
 
 /// Asks what is to be asked, and adds the answers to those there are.
-pub(crate) async fn ask(clients: &Clients, key: &ClusterKey, questions: &Questions, answers: &mut Answers) {
+pub(crate) async fn ask(clients: &Clients, world: &World, questions: &Questions, answers: &mut Answers) {
     if !questions.quorum.is_empty() {
-        let admin = clients.controllers(key, &questions.quorum);
-        answers.quorum = answer(quorum(&admin).await);
+        answers.quorum = match clients.controllers(world, &questions.quorum) {
+            Ok(admin) => answer(quorum(&admin).await),
+            Err(unable) => Answer::Silent(unable.to_string()),
+        };
     }
     if !questions.partitions_of.is_empty() {
-        let admin = clients.brokers(key, &questions.brokers);
-        answers.partitions = answer(partitions(&admin, &questions.partitions_of).await);
+        answers.partitions = match clients.brokers(world, &questions.brokers) {
+            Ok(admin) => answer(partitions(&admin, &questions.partitions_of).await),
+            Err(unable) => Answer::Silent(unable.to_string()),
+        };
     }
 }
 

@@ -7,14 +7,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
+use karst_core::certificates;
 use karst_core::names::{CLUSTER_LABEL, ClusterKey};
 use karst_core::objects::Object;
-use karst_core::world::{ClaimView, ConfigMapView, PodSetView, PodView, ServiceAccountView, ServiceView};
+use karst_core::world::{
+    ClaimView, ConfigMapView, PodSetView, PodView, SecretView, ServiceAccountView, ServiceView,
+};
 use kube::runtime::watcher::Event;
 
 use crate::queue::Work;
-use crate::views::{AccountWire, ClaimWire, ConfigMapWire, PodWire, ServiceWire, Watched};
+use crate::views::{AccountWire, ClaimWire, ConfigMapWire, PodWire, SecretWire, ServiceWire, Watched};
 
 /// Views of one kind, by name, each with the version it was read at.
 pub(crate) type Slot<V> = BTreeMap<String, Seen<V>>;
@@ -37,6 +41,7 @@ pub(crate) struct Objects {
     services: Slot<ServiceView>,
     accounts: Slot<ServiceAccountView>,
     claims: Slot<ClaimView>,
+    secrets: Slot<SecretView>,
 }
 
 /// A copy of what is known of one cluster: cheap, because views are shared.
@@ -50,6 +55,7 @@ pub(crate) struct Snapshot {
     pub(crate) services: BTreeMap<String, Arc<ServiceView>>,
     pub(crate) accounts: BTreeMap<String, Arc<ServiceAccountView>>,
     pub(crate) claims: BTreeMap<String, Arc<ClaimView>>,
+    pub(crate) secrets: BTreeMap<String, Arc<SecretView>>,
 }
 
 impl Objects {
@@ -66,6 +72,7 @@ impl Objects {
             services: copy(&self.services),
             accounts: copy(&self.accounts),
             claims: copy(&self.claims),
+            secrets: copy(&self.secrets),
         }
     }
 
@@ -78,6 +85,7 @@ impl Objects {
             && self.services.is_empty()
             && self.accounts.is_empty()
             && self.claims.is_empty()
+            && self.secrets.is_empty()
     }
 }
 
@@ -158,6 +166,12 @@ impl Indexed for ClaimWire {
     }
 }
 
+impl Indexed for SecretWire {
+    fn slot(objects: &mut Objects) -> &mut Slot<SecretView> {
+        &mut objects.secrets
+    }
+}
+
 /// The index, shared by watches and passes.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
@@ -218,6 +232,16 @@ impl Index {
             Some((key.clone(), Arc::clone(&kafka.view), objects.pools.len()))
         });
         with_kafka.collect()
+    }
+
+    /// When the certificates of each cluster end: those of nodes together, by the first of them.
+    pub(crate) fn certificate_ends(&self) -> Vec<(ClusterKey, BTreeMap<String, Timestamp>)> {
+        let clusters = self.lock();
+        let with_kafka = clusters.iter().filter(|(_, objects)| !objects.kafkas.is_empty());
+        let ends = |key: &ClusterKey, objects: &Objects| {
+            certificates::ends(key, objects.secrets.values().map(|seen| &*seen.view))
+        };
+        with_kafka.map(|(key, objects)| (key.clone(), ends(key, objects))).collect()
     }
 
     /// Takes in an object, unless what is known is newer. Returns the work this causes.

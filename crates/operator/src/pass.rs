@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka, KafkaNodePool};
+use karst_core::certificates::Issue;
 use karst_core::ids::Entropy;
 use karst_core::membership::Change;
 use karst_core::names::ClusterKey;
@@ -20,7 +21,7 @@ use kube::Resource;
 use serde_json::Value;
 
 use crate::ask;
-use crate::clients::{self, Clients};
+use crate::clients::Clients;
 use crate::events::Events;
 use crate::failure::Failure;
 use crate::hands::Hands;
@@ -28,9 +29,9 @@ use crate::index::Snapshot;
 use crate::queue::Outcome;
 use crate::troubles::Troubles;
 
-/// How often one pass decides anew after it made something durable. Three rounds make a cluster; more means that
-/// somebody else writes at the same time.
-const ROUNDS: usize = 6;
+/// How often one pass decides anew after it made something durable or asked. Four rounds make a cluster; many more mean
+/// that somebody else writes at the same time.
+const ROUNDS: usize = 8;
 /// How soon to look again when the world changed under a decision.
 const CHANGED: Duration = Duration::from_millis(100);
 
@@ -50,6 +51,7 @@ impl Passes {
     /// A pass of a cluster.
     pub(crate) async fn cluster(&self, key: &ClusterKey) -> Outcome {
         let mut answers = Answers::default();
+        let (mut troubled, mut outcome_of_certificates) = (false, None);
         for _ in 0..ROUNDS {
             let snapshot = self.hands.index.snapshot(key);
             let Some(kafka) = snapshot.kafka.clone() else {
@@ -66,12 +68,20 @@ impl Passes {
                     return Outcome::Failed;
                 }
             };
+            if plan.facts.is_empty() && !plan.certificates.is_empty() && !troubled {
+                let failures = self.certify(&world, &plan.certificates).await;
+                // What needs no new certificate goes on without.
+                troubled = !failures.is_empty();
+                outcome_of_certificates = troubled.then(|| self.failed(key, &failures));
+                continue;
+            }
             if !plan.questions.is_empty() {
-                ask::ask(&self.clients, key, &plan.questions, &mut answers).await;
+                ask::ask(&self.clients, &world, &plan.questions, &mut answers).await;
                 continue;
             }
             if plan.facts.is_empty() {
-                return self.act(&world, plan).await;
+                let outcome = self.act(&world, plan).await;
+                return outcome_of_certificates.unwrap_or(outcome);
             }
             match self.make_durable(&world, plan).await {
                 Ok(()) => {}
@@ -106,6 +116,7 @@ impl Passes {
             services: snapshot.services,
             service_accounts: snapshot.accounts,
             claims: snapshot.claims,
+            secrets: snapshot.secrets,
             answers,
             trouble: self.troubles.of(key),
             settings: Arc::clone(&self.settings),
@@ -118,7 +129,11 @@ impl Passes {
     async fn make_durable(&self, world: &World, plan: Plan) -> Result<(), Failure> {
         let facts =
             futures::future::join_all(plan.facts.iter().map(|fact| self.hands.write_fact(world, fact)));
-        let (facts, objects) = futures::join!(facts, self.hands.write(&world.key, plan.objects));
+        let (facts, objects, certificates) = futures::join!(
+            facts,
+            self.hands.write(&world.key, plan.objects),
+            self.certify(world, &plan.certificates)
+        );
         facts.into_iter().collect::<Result<Vec<_>, _>>()?;
         if plan.facts.iter().any(|fact| matches!(fact, Fact::Identity { .. })) {
             self.events.cluster_formed(&world.kafka.object_ref(&())).await;
@@ -128,7 +143,16 @@ impl Passes {
             plan.notices.iter().any(|notice| notice.reason() == IDS_IGNORED && notice.pool() == Some(pool))
         });
         let unsaid = self.report_pools(&world.key, &world.pools, &said_now.collect()).await;
-        objects.into_iter().chain(unsaid).next().map_or(Ok(()), Err)
+        objects.into_iter().chain(certificates).chain(unsaid).next().map_or(Ok(()), Err)
+    }
+
+    /// Makes what is asked for of keys and certificates.
+    async fn certify(&self, world: &World, issues: &[Issue]) -> Vec<Failure> {
+        let failures = self.hands.certify(world, issues).await;
+        for issue in issues.iter().filter(|issue| failures.is_empty() && issue.is_remarkable()) {
+            self.events.certificates(&world.key, &world.kafka.object_ref(&()), issue).await;
+        }
+        failures
     }
 
     async fn act(&self, world: &World, plan: Plan) -> Outcome {
@@ -136,6 +160,9 @@ impl Passes {
         let mut failures = self.hands.write(key, plan.objects).await;
         for removal in &plan.removals {
             failures.extend(self.hands.remove(key, removal).await.err());
+        }
+        for ownership in &plan.ownerships {
+            failures.extend(self.hands.own(key, ownership).await.err());
         }
         failures.extend(self.protect(key, &world.pools, &plan.protections).await);
         for mark in &plan.marks {
@@ -180,7 +207,7 @@ impl Passes {
         let key = &world.key;
         let hosts: Vec<_> = controllers_that_serve(world);
         let kafka = world.kafka.object_ref(&());
-        match clients::change(&self.clients.controllers(key, &hosts), change).await {
+        match self.clients.change(world, &hosts, change).await {
             Ok(()) => {
                 self.troubles.forget(key);
                 self.events.quorum_changed(key, &kafka, change).await;

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, ContainerState, PersistentVolumeClaim, Pod, Service, ServiceAccount, ServiceSpec,
+    ConfigMap, ContainerState, PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount, ServiceSpec,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
@@ -16,7 +17,8 @@ use karst_core::digest::Digest;
 use karst_core::names::REVISION_ANNOTATION;
 use karst_core::objects::{config_digest, service_digest};
 use karst_core::world::{
-    ClaimView, ConfigMapView, Meta, PodSetView, PodView, ServiceAccountView, ServiceView, WantedPod,
+    ClaimView, ConfigMapView, Meta, PodSetView, PodView, SecretView, ServiceAccountView, ServiceView,
+    WantedPod,
 };
 use kube::Resource;
 use kube::core::NamespaceResourceScope;
@@ -118,6 +120,29 @@ impl Watched for ClaimWire {
 
     fn view(self) -> ClaimView {
         ClaimView { meta: meta(self.metadata) }
+    }
+}
+
+#[derive(Resource, Deserialize, Clone)]
+#[resource(inherit = "Secret")]
+pub(crate) struct SecretWire {
+    metadata: ObjectMeta,
+    data: Option<BTreeMap<String, ByteString>>,
+}
+
+impl Debug for SecretWire {
+    /// Without the values: they are secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SecretWire").field("name", &self.metadata.name).finish_non_exhaustive()
+    }
+}
+
+impl Watched for SecretWire {
+    type View = SecretView;
+
+    fn view(self) -> SecretView {
+        let data = self.data.unwrap_or_default().into_iter().map(|(name, bytes)| (name, bytes.0));
+        SecretView::new(meta(self.metadata), data.collect())
     }
 }
 

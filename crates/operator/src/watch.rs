@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::index::{Feed, Index, Indexed};
 use crate::queue::Queue;
 use crate::settings::{Namespaces, Settings};
-use crate::views::{AccountWire, ClaimWire, ConfigMapWire, PodWire, ServiceWire};
+use crate::views::{AccountWire, ClaimWire, ConfigMapWire, PodWire, SecretWire, ServiceWire};
 
 /// How many objects a list asks for at once: few enough that a long list does not swell the process.
 const PAGE: u32 = 100;
@@ -81,6 +81,7 @@ pub(crate) fn start(
         watches.plain::<ServiceWire>(namespace, &ours);
         watches.plain::<AccountWire>(namespace, &ours);
         watches.plain::<ClaimWire>(namespace, &ours);
+        watches.plain::<SecretWire>(namespace, &ours);
     }
     watches.tasks
 }
