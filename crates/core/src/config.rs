@@ -22,6 +22,14 @@ pub const BOOTSTRAP_SERVERS: &str = "controller.quorum.bootstrap.servers";
 
 /// The voters of a static quorum.
 const STATIC_VOTERS: &str = "controller.quorum.voters";
+/// Where a node's own certificate is mounted.
+pub const CERTIFICATE_DIR: &str = "/opt/kafka/certificate";
+/// The file in [`CERTIFICATE_DIR`]: key and chain.
+pub const CERTIFICATE_FILE: &str = "node.pem";
+/// Where the certificates are mounted that a node trusts.
+pub const TRUST_DIR: &str = "/opt/kafka/trust";
+/// The file in [`TRUST_DIR`].
+pub const TRUST_FILE: &str = "cluster-ca.crt";
 
 /// What users may not set, by the beginning of the key.
 const FORBIDDEN_PREFIXES: &[&str] = &[
@@ -130,10 +138,26 @@ pub fn render(
         join(|listener| format!("{}://{}:{}", listener.name, listener.host, listener.port), &listeners),
     );
     config.set("listener.security.protocol.map", protocols(&listeners));
+    // All nodes talk to controllers, and Kafka takes what it needs for that from the settings of their listener.
+    secure(&mut config, CONTROLLER_LISTENER);
     if roles.has_broker() {
         config.set("inter.broker.listener.name", REPLICATION_LISTENER);
+        secure(&mut config, REPLICATION_LISTENER);
     }
+    config.set("ssl.endpoint.identification.algorithm", "HTTPS");
     config
+}
+
+/// Both sides of a listener prove who they are. The names of the files stay, so new certificates need no new settings.
+fn secure(config: &mut Properties, listener: &str) {
+    let mut set = |key: &str, value: &str| {
+        config.set(&format!("listener.name.{}.ssl.{key}", listener.to_lowercase()), value);
+    };
+    set("keystore.type", "PEM");
+    set("keystore.location", &format!("{CERTIFICATE_DIR}/{CERTIFICATE_FILE}"));
+    set("truststore.type", "PEM");
+    set("truststore.location", &format!("{TRUST_DIR}/{TRUST_FILE}"));
+    set("client.auth", "required");
 }
 
 struct KafkaListener {
@@ -162,7 +186,11 @@ fn protocols(listeners: &[KafkaListener]) -> String {
     if !names.contains(&CONTROLLER_LISTENER) {
         names.insert(0, CONTROLLER_LISTENER);
     }
-    names.iter().map(|name| format!("{name}:PLAINTEXT")).collect::<Vec<_>>().join(",")
+    let protocol = |name: &str| match name {
+        CONTROLLER_LISTENER | REPLICATION_LISTENER => "SSL",
+        _ => "PLAINTEXT",
+    };
+    names.iter().map(|name| format!("{name}:{}", protocol(name))).collect::<Vec<_>>().join(",")
 }
 
 /// The settings that make a restart necessary when they change, as text to be fingerprinted. The list of a static quorum

@@ -17,11 +17,8 @@ pub(crate) fn of_kafka(kafka: &api::Kafka) -> Option<Notice> {
         ("spec.kafka.tieredStorage", cluster.tiered_storage.is_some()),
         ("spec.kafka.quotas", cluster.quotas.is_some()),
         ("spec.entityOperator", spec.entity_operator.is_some()),
-        ("spec.clusterCa", spec.cluster_ca.is_some()),
-        ("spec.clientsCa", spec.clients_ca.is_some()),
         ("spec.cruiseControl", spec.cruise_control.is_some()),
         ("spec.kafkaExporter", spec.kafka_exporter.is_some()),
-        ("spec.maintenanceTimeWindows", spec.maintenance_time_windows.is_some()),
     ]);
     fields.extend(cluster.template.iter().flat_map(|template| of_cluster_template(template)));
     for (index, listener) in cluster.listeners.iter().enumerate() {

@@ -4,6 +4,7 @@
 //! (what to do, and why). This crate does no I/O, reads no clock and rolls no dice, so every decision can be
 //! tested, replayed, simulated and explained.
 
+pub mod certificates;
 pub mod claims;
 pub mod cluster;
 pub mod config;
@@ -39,6 +40,7 @@ pub mod resolve;
 mod revision;
 mod roles;
 pub mod rolling;
+mod secrets;
 pub mod status;
 mod steps;
 pub mod storage;

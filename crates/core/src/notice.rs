@@ -273,6 +273,26 @@ pub enum Notice {
         /// Its pod set.
         pod_set: String,
     },
+    /// An authority that cannot be used, in a cluster that runs.
+    #[error("{why}; until then no certificate can be signed, and what runs goes on with those it has")]
+    AuthorityUnusable {
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+    /// A certificate that Karst may not renew, or not yet.
+    #[error("Secret {secret}: {what}")]
+    CertificateEnds {
+        /// The Secret.
+        secret: String,
+        /// When it ends, and who can do something about it.
+        what: String,
+    },
+    /// A maintenance window that cannot be understood.
+    #[error("spec.maintenanceTimeWindows: {why}")]
+    Window {
+        /// What is wrong with it.
+        why: String,
+    },
     /// Controllers in a number that buys nothing.
     #[error("{count} controllers survive the loss of {survives}, no more than {fewer} would; use an odd number, 3 or 5", survives = (count - 1) / 2, fewer = count - 1)]
     EvenControllers {
@@ -325,6 +345,9 @@ impl Notice {
             | Self::ClaimsKeep { .. }
             | Self::SingleEphemeral { .. } => "KafkaStorage",
             Self::PoolGone { .. } => "PoolGone",
+            Self::AuthorityUnusable { .. } => "CertificateAuthorityUnusable",
+            Self::CertificateEnds { .. } => "CertificateEnds",
+            Self::Window { .. } => "MaintenanceWindow",
             Self::EvenControllers { .. } => "KafkaKRaftControllerNodeCount",
             Self::ReplicationUnset { key: "min.insync.replicas", .. } => "KafkaMinInsyncReplicas",
             Self::ReplicationUnset { .. } => "KafkaDefaultReplicationFactor",

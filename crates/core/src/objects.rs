@@ -27,7 +27,7 @@ use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
 use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
 use crate::world::{Meta, PlainView, Settings, World};
-use crate::{fences, jvm, logging, pods};
+use crate::{certificates, fences, jvm, logging, pods};
 
 /// An object to be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -215,6 +215,9 @@ impl Render<'_> {
             let mut pods = Vec::new();
             for id in &pool.nodes {
                 let node = Node { id: *id, pool };
+                if !self.can_run(node) {
+                    continue;
+                }
                 let config = self.server_config(node);
                 objects.push(Object::ConfigMap(self.config_map(node, &config)));
                 objects.extend(self.claims(node).into_iter().map(Object::Claim));
@@ -225,6 +228,12 @@ impl Render<'_> {
             }
         }
         Ok(objects)
+    }
+
+    /// A node without its certificate is not made yet. One that runs is never taken away for that.
+    fn can_run(&self, node: Node<'_>) -> bool {
+        let pod = self.cluster.pod_name(node);
+        self.world.pods.contains_key(&pod) || certificates::has_secrets(self.world, &pod)
     }
 
     fn server_config(&self, node: Node<'_>) -> Properties {

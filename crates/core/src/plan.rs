@@ -10,6 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use serde_json::{Value, json};
 
+use crate::certificates::{self, Bearer};
 use crate::cluster::{Cluster, Pool};
 use crate::identity::{self, Identity};
 use crate::ids::NodeId;
@@ -60,6 +61,9 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     let pool_problems = resolved.pool_problems;
     let (partitions_of, asks_quorum) = (resolved.partitions_of, resolved.asks_quorum);
     let log_dirs_of = resolved.log_dirs_of;
+
+    // Certificates, whatever is wrong with the rest.
+    let refusal = certify(&mut plan, world, resolved.cluster.as_ref());
     let Some(cluster) = resolved.cluster else {
         let progress = Progress::held_by(&plan.problems);
         report_pools(&mut plan, world, None, &pool_problems)?;
@@ -122,7 +126,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     if plan.facts.is_empty() {
         join_and_leave(&mut plan, world, &cluster);
     }
-    if plan.facts.is_empty() && plan.objects.is_empty() {
+    if plan.facts.is_empty() && plan.certificates.is_empty() && plan.objects.is_empty() {
         plan.marks = rolling::marks(world, &cluster);
         roll(&mut plan, world, &cluster);
         unregister_then_upgrade(&mut plan, world, &cluster);
@@ -130,7 +134,10 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     pause_after_failures(&mut plan, world);
 
     // Status.
-    let progress = if pool_problems.is_empty() {
+    let progress = if let Some(problem) = refusal {
+        plan.problems.push(problem.clone());
+        Progress::Refused(vec![problem])
+    } else if pool_problems.is_empty() {
         match status::progress(world, &cluster) {
             Progress::Ready
                 if !plan.objects.is_empty() || !plan.growths.is_empty() || !plan.marks.is_empty() =>
@@ -149,6 +156,33 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     };
     report_pools(&mut plan, world, Some(&cluster), &pool_problems)?;
     finish(plan, world, Some(&cluster), progress)
+}
+
+/// Which keys and certificates are to be made. Returns what keeps a cluster that does not run yet from being made.
+fn certify(plan: &mut Plan, world: &World, cluster: Option<&Cluster>) -> Option<Problem> {
+    // A node gets its certificate when its id is sure.
+    let is_durable = |pool: &&Pool| {
+        let status = world.pools.get(&pool.name).and_then(|resource| resource.status.as_ref());
+        !pool.has_resource || status.is_some_and(|status| status.node_ids.as_ref() == Some(&id_list(pool)))
+    };
+    let pools = cluster.iter().flat_map(|cluster| &cluster.pools).filter(is_durable);
+    let bearers: Vec<_> = pools
+        .flat_map(|pool| {
+            pool.nodes
+                .iter()
+                .map(|id| Bearer { pod: world.key.pod(&pool.name, *id), pool: pool.name.clone() })
+        })
+        .collect();
+    let certificates = certificates::next(world, &bearers);
+    plan.certificates = certificates.issues;
+    plan.ownerships = certificates.ownerships;
+    plan.notices.extend(certificates.notices);
+    let why = certificates.refusal?.to_string();
+    if world.pods.is_empty() {
+        return Some(Problem::AuthorityUnusable { why });
+    }
+    plan.notices.push(Notice::AuthorityUnusable { why });
+    None
 }
 
 fn is_paused(kafka: &api::Kafka) -> bool {

@@ -27,6 +27,11 @@ pub(crate) fn of(world: &World, cluster: &Cluster, refused: &BTreeMap<String, Ve
         .values()
         .filter(|map| is_left(&map.meta))
         .map(|map| Removal::ConfigMap { name: map.meta.name.clone(), uid: map.meta.uid.clone() });
+    let secrets = world
+        .secrets
+        .values()
+        .filter(|secret| is_left(&secret.meta))
+        .map(|secret| Removal::Secret { name: secret.meta.name.clone(), uid: secret.meta.uid.clone() });
     let claims = world.claims.values().filter(|claim| is_left(&claim.meta) && is_disposable(&claim.meta));
     let claims = claims.filter_map(|claim| {
         let (name, uid) = (claim.meta.name.clone(), claim.meta.uid.clone());
@@ -39,7 +44,7 @@ pub(crate) fn of(world: &World, cluster: &Cluster, refused: &BTreeMap<String, Ve
     let sets = sets
         .filter(|set| set.pods.is_empty() && !set.meta.deleting)
         .map(|set| Removal::PodSet { name: set.meta.name.clone(), uid: set.meta.uid.clone() });
-    maps.chain(claims).chain(volumes).chain(sets).collect()
+    maps.chain(secrets).chain(claims).chain(volumes).chain(sets).collect()
 }
 
 /// Claims of volumes that nodes of the pool no longer have. Each waits until its node's pod is one that was made without

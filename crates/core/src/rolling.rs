@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use crate::certificates::{self, Stale};
 use crate::claims;
 use crate::cluster::{Cluster, Node};
 use crate::health;
@@ -33,6 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub enum Cause {
     /// It runs with something else than what is asked for.
     Changed(Vec<&'static str>),
+    /// The certificates that it started with are no longer good enough.
+    Certificates(Stale),
     /// Somebody asked for it.
     Asked,
     /// Somebody asked for empty disks.
@@ -46,6 +49,7 @@ impl Cause {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Changed(_) => "PodHasOldRevision",
+            Self::Certificates(stale) => stale.reason(),
             Self::Asked | Self::EmptyDisks => "ManualRollingUpdate",
             Self::Resize(_) => "FileSystemResizeNeeded",
         }
@@ -56,6 +60,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Changed(parts) => write!(f, "{} changed", parts.join(", ")),
+            Self::Certificates(stale) => stale.fmt(f),
             Self::Asked => write!(f, "the annotation {MANUAL_ROLL_ANNOTATION} asks for it"),
             Self::EmptyDisks => {
                 write!(f, "the annotation {DELETE_POD_AND_CLAIM_ANNOTATION} asks for it and for empty disks")
@@ -137,6 +142,7 @@ fn due_pod<'a>(world: &'a World, cluster: &Cluster, node: Node<'a>) -> Option<Du
     if !changed.is_empty() {
         causes.push(Cause::Changed(changed));
     }
+    causes.extend(certificates::stale(world, pod).map(Cause::Certificates));
     if is_true(Some(&pod.meta.annotations), MANUAL_ROLL_ANNOTATION) {
         causes.push(Cause::Asked);
     }
@@ -173,8 +179,9 @@ pub(crate) fn next(world: &World, cluster: &Cluster) -> Roll {
     if due.is_empty() {
         return Roll::default();
     }
+    let is_of_no_use = |pod: &PodView| pod.stuck.is_some() || certificates::has_ended(world, pod);
     let (broken, due): (Vec<_>, Vec<_>) =
-        due.into_iter().partition(|due| due.pod.stuck.is_some() && !due.wants_empty_disks());
+        due.into_iter().partition(|due| is_of_no_use(due.pod) && !due.wants_empty_disks());
     if !broken.is_empty() {
         let restarts = broken.iter().map(|due| restart(world, due, None)).collect();
         return Roll { restarts, ..Roll::default() };

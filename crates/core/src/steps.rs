@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::certificates::{Issue, Ownership};
 use crate::claims::Growth;
 use crate::ids::NodeId;
 use crate::membership::Change;
@@ -69,6 +70,13 @@ pub enum Removal {
         /// The pod that used it, and must not do so any more.
         pod: String,
     },
+    /// The certificate of a node that is gone.
+    Secret {
+        /// Its name.
+        name: String,
+        /// Which one.
+        uid: String,
+    },
     /// The pod set of a pool that is gone.
     PodSet {
         /// Its name.
@@ -93,6 +101,10 @@ pub struct Plan {
     /// What must be durable first. When there is any, nothing that depends on it is in this plan: after it is
     /// written, plan again.
     pub facts: Vec<Fact>,
+    /// Keys and certificates to be made. When there are any, plan again after they are written.
+    pub certificates: Vec<Issue>,
+    /// Secrets that are to have another owner.
+    pub ownerships: Vec<Ownership>,
     /// Objects to write, those that others need first.
     pub objects: Vec<Object>,
     /// Claims to grow. That one cannot is remembered and told; nothing else waits for it.

@@ -366,6 +366,8 @@ pub struct RefusedGrowth {
     pub until: Timestamp,
 }
 
+pub use crate::secrets::{OperatorIdentity, SecretContent, SecretView};
+
 /// What the operator was told at its start. The same for all clusters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -421,6 +423,8 @@ pub struct World {
     pub policies: BTreeMap<String, Arc<PlainView>>,
     /// Its claims.
     pub claims: BTreeMap<String, Arc<ClaimView>>,
+    /// Its Secrets.
+    pub secrets: BTreeMap<String, Arc<SecretView>>,
     /// What Kafka itself says.
     pub answers: Answers,
     /// What went wrong last, and is worth a pause.

@@ -119,9 +119,10 @@ fn rest_with(world: &mut World, kafka: &mut Kafka, partitions: &[&str]) {
 
 fn removals(plan: &Plan) -> Vec<String> {
     let name = |removal: &Removal| match removal {
-        Removal::Claim { name, .. } | Removal::ConfigMap { name, .. } | Removal::PodSet { name, .. } => {
-            name.clone()
-        }
+        Removal::Claim { name, .. }
+        | Removal::ConfigMap { name, .. }
+        | Removal::Secret { name, .. }
+        | Removal::PodSet { name, .. } => name.clone(),
     };
     plan.removals.iter().map(name).collect()
 }

@@ -270,10 +270,14 @@ fn a_template_is_added_to_what_a_node_needs_or_replaces_it() {
     let names = |list: &Value| -> Vec<String> {
         list.as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(names(&spec["volumes"]), ["karst", "tmp", "config", "data-0", "extras"]);
+    assert_eq!(
+        names(&spec["volumes"]),
+        ["karst", "tmp", "config", "certificate", "trust", "data-0", "extras"]
+    );
     assert_eq!(spec["volumes"][1]["emptyDir"], json!({"sizeLimit": "50Mi"}));
     let kafka = &spec["containers"][0];
-    assert_eq!(names(&kafka["volumeMounts"]), ["karst", "config", "tmp", "data-0", "extras"]);
+    let mounts = ["karst", "config", "certificate", "trust", "tmp", "data-0", "extras"];
+    assert_eq!(names(&kafka["volumeMounts"]), mounts);
     assert_eq!(kafka["securityContext"], json!({"readOnlyRootFilesystem": false}));
     let init = &spec["initContainers"][0];
     assert_eq!(init["env"], json!([{"name": "A", "value": "1"}]));

@@ -173,10 +173,11 @@ impl Node<'_> {
 
     /// A node without metadata that did not form the quorum itself lets it settle before it meets it.
     async fn await_quorum(&self, supervisor: &mut Supervisor) -> Prepared {
-        let Some(security) = self.config.own_listener.protocol.security() else { return Prepared::Ready };
+        // A node shows the same certificate everywhere inside.
+        let protocol = &self.config.own_listener.protocol;
         self.phase.send_replace(Phase::AwaitingQuorum);
         tokio::select! {
-            () = founding::wait_for_leader(&self.config.controllers, security) => Prepared::Ready,
+            () = founding::wait_for_leader(&self.config.controllers, protocol) => Prepared::Ready,
             ending = supervisor.stop_asked() => {
                 self.phase.send_replace(Phase::ShuttingDown);
                 Prepared::Stopped(ending)

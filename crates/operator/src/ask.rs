@@ -8,7 +8,8 @@ use karst_core::ids::{DirectoryId, NodeId};
 use karst_core::names::ClusterKey;
 use karst_core::plan::Questions;
 use karst_core::world::{
-    Answer, Answers, LogDirView, PartitionView, Partitions, QuorumView, Registered, RegisteredBroker, Replica,
+    Answer, Answers, LogDirView, PartitionView, Partitions, QuorumView, Registered, RegisteredBroker,
+    Replica, World,
 };
 use karst_kafka::{
     Admin, Broker, ConfigEntry, Error, LogDir, Partition, Quorum, ReplicaState, TopicSelection,
@@ -60,28 +61,41 @@ impl Terms {
 pub(crate) async fn ask(
     clients: &Clients,
     terms: &Terms,
-    key: &ClusterKey,
+    world: &World,
     questions: &Questions,
     answers: &mut Answers,
 ) {
+    let key = &world.key;
     if !questions.quorum.is_empty() {
-        let admin = clients.controllers(key, &questions.quorum);
-        answers.quorum = answer(quorum(&admin).await.map(|quorum| terms.watched(key, quorum)));
+        answers.quorum = match clients.controllers(world, &questions.quorum) {
+            Ok(admin) => answer(quorum(&admin).await.map(|quorum| terms.watched(key, quorum))),
+            Err(unable) => Answer::Silent(unable.to_string()),
+        };
     }
     if questions.registered {
-        let admin = clients.brokers(key, &questions.brokers);
-        answers.registered = answer(registered(&admin).await);
+        answers.registered = match clients.brokers(world, &questions.brokers) {
+            Ok(admin) => answer(registered(&admin).await),
+            Err(unable) => Answer::Silent(unable.to_string()),
+        };
     }
     if !questions.partitions_of.is_empty() {
-        let admin = clients.brokers(key, &questions.brokers);
-        answers.partitions = answer(partitions(&admin, &questions.partitions_of).await);
+        answers.partitions = match clients.brokers(world, &questions.brokers) {
+            Ok(admin) => answer(partitions(&admin, &questions.partitions_of).await),
+            Err(unable) => Answer::Silent(unable.to_string()),
+        };
     }
     if !questions.log_dirs_of.is_empty() {
-        let admin = clients.brokers(key, &questions.brokers);
-        // Only a broker itself knows its directories. One that is silent says nothing about the others.
-        let asked =
-            questions.log_dirs_of.iter().map(async |node| (*node, answer(log_dirs(&admin, *node).await)));
-        answers.log_dirs.extend(futures::future::join_all(asked).await);
+        let nodes = questions.log_dirs_of.iter();
+        match clients.brokers(world, &questions.brokers) {
+            // Only a broker itself knows its directories. One that is silent says nothing about the others.
+            Ok(admin) => {
+                let asked = nodes.map(async |node| (*node, answer(log_dirs(&admin, *node).await)));
+                answers.log_dirs.extend(futures::future::join_all(asked).await);
+            }
+            Err(unable) => {
+                answers.log_dirs.extend(nodes.map(|node| (*node, Answer::Silent(unable.to_string()))));
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use karst_api::Condition;
+use karst_core::certificates::Issue;
 use karst_core::names::ClusterKey;
 use karst_core::plan::Deed;
 use karst_core::rolling::Restart;
@@ -51,6 +52,12 @@ impl Events {
             tracing::warn!(cluster = %key, "{note}");
             self.publish(kafka, EventType::Warning, "PartitionsUnprotected", &note).await;
         }
+    }
+
+    /// An authority changed, after the cluster was made.
+    pub(crate) async fn certificates(&self, key: &ClusterKey, kafka: &ObjectReference, issue: &Issue) {
+        tracing::info!(cluster = %key, "{issue}");
+        self.publish(kafka, EventType::Normal, "CertificateAuthorityChanged", &issue.to_string()).await;
     }
 
     /// Kafka did what it was asked to do.

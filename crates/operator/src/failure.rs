@@ -30,6 +30,19 @@ pub(crate) enum Failure {
         /// Why.
         source: serde_json::Error,
     },
+    /// A key or a certificate could not be made.
+    #[error("{what}: {source}")]
+    Certificate {
+        /// What was to be made.
+        what: String,
+        /// Why it was not.
+        source: karst_certs::Error,
+    },
+    /// A Secret of this name exists, and is not marked as the cluster's.
+    #[error(
+        "Secret {0} exists, but not with the labels strimzi.io/kind and strimzi.io/cluster of this cluster; add them if it belongs to it, or delete or rename it"
+    )]
+    Unlabelled(String),
     /// Another replica leads.
     #[error("this replica does not lead any more")]
     NotLeader,

@@ -7,9 +7,10 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
+use karst_core::certificates::{Issue, Ownership, secret_object};
 use karst_core::claims::Growth;
 use karst_core::ids::NodeId;
 use karst_core::names::{CLUSTER_LABEL, ClusterKey, KIND_LABEL, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
@@ -28,7 +29,9 @@ use crate::failure::{DEADLINE, Failure};
 use crate::index::{Index, Indexed};
 use crate::lease::Leadership;
 use crate::queue::Queue;
-use crate::views::{AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, ServiceWire};
+use crate::views::{
+    AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, SecretWire, ServiceWire,
+};
 
 /// The name under which Karst owns fields.
 const MANAGER: &str = "karst";
@@ -134,6 +137,64 @@ impl Hands {
         let written = self.call(&what, api.patch(name, &parameters, patch)).await?;
         tracing::debug!(object = %object.describe(), "written");
         self.learn(written);
+        Ok(())
+    }
+
+    /// Makes keys and certificates and writes them: what belongs together in its order, the rest at once.
+    pub(crate) async fn certify(&self, world: &World, issues: &[Issue]) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        for some in issues.chunks(2 * AT_ONCE) {
+            let written = some.iter().map(|issue| self.write_certificates(world, issue));
+            failures.extend(futures::future::join_all(written).await.into_iter().filter_map(Result::err));
+        }
+        failures
+    }
+
+    async fn write_certificates(&self, world: &World, issue: &Issue) -> Result<(), Failure> {
+        let made = issue.make(world.now);
+        let made = made.map_err(|source| Failure::Certificate { what: issue.to_string(), source })?;
+        for write in made {
+            let secret = secret_object(world, issue.pool(), write);
+            self.write_secret(&world.key, secret).await?;
+        }
+        tracing::debug!(cluster = %world.key, "{issue}");
+        Ok(())
+    }
+
+    /// Writes a Secret as a whole: a new one, or in place of the one that was seen.
+    async fn write_secret(&self, key: &ClusterKey, secret: Secret) -> Result<(), Failure> {
+        let name = secret.metadata.name.clone().unwrap_or_default();
+        let what = format!("could not write Secret {name}");
+        let is_new = secret.metadata.resource_version.is_none();
+        let body =
+            serde_json::to_vec(&secret).map_err(|source| Failure::Render { what: what.clone(), source })?;
+        let request = Request::new(SecretWire::url_path(&(), Some(&key.namespace)));
+        let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+        let request = if is_new {
+            request.create(&parameters, body)
+        } else {
+            request.replace(&name, &parameters, body)
+        };
+        let request = request.map_err(|error| Failure::Changed(format!("{what}: {error}")))?;
+        match self.call::<SecretWire>(&what, self.client.request(request)).await {
+            // One that is labelled as ours would have been seen.
+            Err(failure) if is_new && failure.is_conflict() => Err(Failure::Unlabelled(name)),
+            Err(failure) => Err(failure),
+            Ok(written) => {
+                self.learn(written);
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes a Secret go with another resource, or with none.
+    pub(crate) async fn own(&self, key: &ClusterKey, ownership: &Ownership) -> Result<(), Failure> {
+        let Ownership { secret, uid, owners } = ownership;
+        let patch = Patch::Merge(json!({ "metadata": { "uid": uid, "ownerReferences": owners } }));
+        let api: Api<SecretWire> = self.api(&key.namespace);
+        let what = format!("could not change the owner of Secret {secret}");
+        let patched = self.call(&what, api.patch(secret, &PatchParams::default(), &patch)).await?;
+        self.learn(patched);
         Ok(())
     }
 
@@ -243,6 +304,7 @@ impl Hands {
     pub(crate) async fn remove(&self, key: &ClusterKey, removal: &Removal) -> Result<(), Failure> {
         match removal {
             Removal::ConfigMap { name, uid } => self.delete::<ConfigMapWire>(&key.namespace, name, uid).await,
+            Removal::Secret { name, uid } => self.delete::<SecretWire>(&key.namespace, name, uid).await,
             Removal::PodSet { name, uid } => self.delete::<StrimziPodSet>(&key.namespace, name, uid).await,
             Removal::Claim { name, uid, pod } => {
                 self.is_not_used(key, pod, name).await?;

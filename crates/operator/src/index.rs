@@ -7,17 +7,19 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
+use karst_core::certificates;
 use karst_core::names::{CLUSTER_LABEL, ClusterKey};
 use karst_core::objects::Object;
 use karst_core::world::{
-    ClaimView, ConfigMapView, PlainView, PodSetView, PodView, ServiceAccountView, ServiceView,
+    ClaimView, ConfigMapView, PlainView, PodSetView, PodView, SecretView, ServiceAccountView, ServiceView,
 };
 use kube::runtime::watcher::Event;
 
 use crate::queue::Work;
 use crate::views::{
-    AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, ServiceWire, Watched,
+    AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, SecretWire, ServiceWire, Watched,
 };
 
 /// Views of one kind, by name, each with the version it was read at.
@@ -43,6 +45,7 @@ pub(crate) struct Objects {
     budgets: Slot<PlainView>,
     policies: Slot<PlainView>,
     claims: Slot<ClaimView>,
+    secrets: Slot<SecretView>,
 }
 
 /// A copy of what is known of one cluster: cheap, because views are shared.
@@ -58,6 +61,7 @@ pub(crate) struct Snapshot {
     pub(crate) budgets: BTreeMap<String, Arc<PlainView>>,
     pub(crate) policies: BTreeMap<String, Arc<PlainView>>,
     pub(crate) claims: BTreeMap<String, Arc<ClaimView>>,
+    pub(crate) secrets: BTreeMap<String, Arc<SecretView>>,
 }
 
 impl Objects {
@@ -76,6 +80,7 @@ impl Objects {
             budgets: copy(&self.budgets),
             policies: copy(&self.policies),
             claims: copy(&self.claims),
+            secrets: copy(&self.secrets),
         }
     }
 
@@ -90,6 +95,7 @@ impl Objects {
             && self.budgets.is_empty()
             && self.policies.is_empty()
             && self.claims.is_empty()
+            && self.secrets.is_empty()
     }
 }
 
@@ -182,6 +188,12 @@ impl Indexed for ClaimWire {
     }
 }
 
+impl Indexed for SecretWire {
+    fn slot(objects: &mut Objects) -> &mut Slot<SecretView> {
+        &mut objects.secrets
+    }
+}
+
 /// The index, shared by watches and passes.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
@@ -242,6 +254,16 @@ impl Index {
             Some((key.clone(), Arc::clone(&kafka.view), objects.pools.len()))
         });
         with_kafka.collect()
+    }
+
+    /// When the certificates of each cluster end: those of nodes together, by the first of them.
+    pub(crate) fn certificate_ends(&self) -> Vec<(ClusterKey, BTreeMap<String, Timestamp>)> {
+        let clusters = self.lock();
+        let with_kafka = clusters.iter().filter(|(_, objects)| !objects.kafkas.is_empty());
+        let ends = |key: &ClusterKey, objects: &Objects| {
+            certificates::ends(key, objects.secrets.values().map(|seen| &*seen.view))
+        };
+        with_kafka.map(|(key, objects)| (key.clone(), ends(key, objects))).collect()
     }
 
     /// Takes in an object, unless what is known is newer. Returns the work this causes.

@@ -90,6 +90,13 @@ impl Labels {
     }
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CertificateLabels {
+    namespace: String,
+    cluster: String,
+    kind: String,
+}
+
 /// From a tenth of a millisecond to ten seconds.
 fn durations() -> Histogram {
     Histogram::new([0.0001, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0])
@@ -105,6 +112,7 @@ pub(crate) struct Metrics {
     durations: Family<Labels, Histogram, fn() -> Histogram>,
     resources: Family<Labels, Gauge>,
     quorums: Quorums,
+    certificates: Family<CertificateLabels, Gauge>,
     queued: Gauge,
     leader: Gauge,
 }
@@ -117,6 +125,7 @@ impl Metrics {
         let successful = Family::default();
         let durations = Family::new_with_constructor(durations as fn() -> Histogram);
         let resources = Family::default();
+        let certificates = Family::default();
         let (queued, leader) = (Gauge::default(), Gauge::default());
         registry.register("strimzi_reconciliations", "Passes begun", passes.clone());
         registry.register(
@@ -135,11 +144,27 @@ impl Metrics {
             durations.clone(),
         );
         registry.register("strimzi_resources", "Resources looked after", resources.clone());
+        registry.register(
+            "karst_certificate_expiry_seconds",
+            "When the first certificate of a kind ends, in seconds since 1970",
+            certificates.clone(),
+        );
         registry.register("karst_queue_depth", "Work that waits to be done now", queued.clone());
         registry.register("karst_leader", "Whether this replica acts", leader.clone());
         let quorums = Quorums::default();
         quorums.register(&mut registry);
-        Self { registry, passes, failed, successful, durations, resources, quorums, queued, leader }
+        Self {
+            registry,
+            passes,
+            failed,
+            successful,
+            durations,
+            resources,
+            quorums,
+            certificates,
+            queued,
+            leader,
+        }
     }
 
     /// Counts a piece of work.
@@ -169,6 +194,14 @@ impl Metrics {
             self.resources
                 .get_or_create(&of("KafkaNodePool"))
                 .inc_by(i64::try_from(pools).unwrap_or_default());
+        }
+        self.certificates.clear();
+        for (key, ends) in index.certificate_ends() {
+            for (kind, end) in ends {
+                let (namespace, cluster) = (key.namespace.clone(), key.name.clone());
+                let labels = CertificateLabels { namespace, cluster, kind };
+                self.certificates.get_or_create(&labels).set(end.as_second());
+            }
         }
         self.queued.set(i64::try_from(queue.depth()).unwrap_or(i64::MAX));
         self.leader.set(i64::from(leadership.holds()));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka, KafkaNodePool};
+use karst_core::certificates::Issue;
 use karst_core::claims::Growth;
 use karst_core::ids::Entropy;
 use karst_core::names::ClusterKey;
@@ -20,7 +21,7 @@ use kube::Resource;
 use serde_json::Value;
 
 use crate::ask::{self, Terms};
-use crate::clients::{self, Clients};
+use crate::clients::Clients;
 use crate::events::Events;
 use crate::failure::Failure;
 use crate::growths::Growths;
@@ -30,9 +31,9 @@ use crate::queue::Outcome;
 use crate::slots::Slots;
 use crate::troubles::Troubles;
 
-/// How often one pass decides anew after it made something durable. Three rounds make a cluster; more means that
-/// somebody else writes at the same time.
-const ROUNDS: usize = 6;
+/// How often one pass decides anew after it made something durable or asked. Four rounds make a cluster; many more mean
+/// that somebody else writes at the same time.
+const ROUNDS: usize = 8;
 /// How soon to look again when the world changed under a decision.
 const CHANGED: Duration = Duration::from_millis(100);
 
@@ -65,6 +66,7 @@ impl Passes {
     /// A pass of a cluster.
     pub(crate) async fn cluster(&self, key: &ClusterKey) -> Outcome {
         let mut answers = Answers::default();
+        let (mut troubled, mut outcome_of_certificates) = (false, None);
         for _ in 0..ROUNDS {
             let snapshot = self.hands.index.snapshot(key);
             let Some(kafka) = snapshot.kafka.clone() else {
@@ -84,12 +86,20 @@ impl Passes {
                     return Outcome::Failed;
                 }
             };
+            if plan.facts.is_empty() && !plan.certificates.is_empty() && !troubled {
+                let failures = self.certify(&world, &plan.certificates).await;
+                // What needs no new certificate goes on without.
+                troubled = !failures.is_empty();
+                outcome_of_certificates = troubled.then(|| self.failed(key, &failures));
+                continue;
+            }
             if !plan.questions.is_empty() {
-                ask::ask(&self.clients, &self.terms, key, &plan.questions, &mut answers).await;
+                ask::ask(&self.clients, &self.terms, &world, &plan.questions, &mut answers).await;
                 continue;
             }
             if plan.facts.is_empty() {
-                return self.act(&world, plan).await;
+                let outcome = self.act(&world, plan).await;
+                return outcome_of_certificates.unwrap_or(outcome);
             }
             match self.make_durable(&world, plan).await {
                 Ok(()) => {}
@@ -126,6 +136,7 @@ impl Passes {
             budgets: snapshot.budgets,
             policies: snapshot.policies,
             claims: snapshot.claims,
+            secrets: snapshot.secrets,
             answers,
             troubles: self.troubles.of(key),
             refused_growth: self.growths.refused(key),
@@ -139,7 +150,11 @@ impl Passes {
     async fn make_durable(&self, world: &World, plan: Plan) -> Result<(), Failure> {
         let facts =
             futures::future::join_all(plan.facts.iter().map(|fact| self.hands.write_fact(world, fact)));
-        let (facts, objects) = futures::join!(facts, self.hands.write(&world.key, plan.objects));
+        let (facts, objects, certificates) = futures::join!(
+            facts,
+            self.hands.write(&world.key, plan.objects),
+            self.certify(world, &plan.certificates)
+        );
         facts.into_iter().collect::<Result<Vec<_>, _>>()?;
         if plan.facts.iter().any(|fact| matches!(fact, Fact::Identity { .. })) {
             self.events.cluster_formed(&world.kafka.object_ref(&())).await;
@@ -149,7 +164,16 @@ impl Passes {
             plan.notices.iter().any(|notice| notice.reason() == IDS_IGNORED && notice.pool() == Some(pool))
         });
         let unsaid = self.report_pools(&world.key, &world.pools, &said_now.collect()).await;
-        objects.into_iter().chain(unsaid).next().map_or(Ok(()), Err)
+        objects.into_iter().chain(certificates).chain(unsaid).next().map_or(Ok(()), Err)
+    }
+
+    /// Makes what is asked for of keys and certificates.
+    async fn certify(&self, world: &World, issues: &[Issue]) -> Vec<Failure> {
+        let failures = self.hands.certify(world, issues).await;
+        for issue in issues.iter().filter(|issue| failures.is_empty() && issue.is_remarkable()) {
+            self.events.certificates(&world.key, &world.kafka.object_ref(&()), issue).await;
+        }
+        failures
     }
 
     async fn act(&self, world: &World, mut plan: Plan) -> Outcome {
@@ -165,6 +189,9 @@ impl Passes {
         }
         for removal in &plan.removals {
             failures.extend(self.hands.remove(key, removal).await.err());
+        }
+        for ownership in &plan.ownerships {
+            failures.extend(self.hands.own(key, ownership).await.err());
         }
         failures.extend(self.protect(key, &world.pools, &plan.protections).await);
         for mark in &plan.marks {
@@ -230,8 +257,8 @@ impl Passes {
             return Err(Failure::NotLeader);
         }
         let key = &world.key;
-        let admin = self.clients.controllers(key, &controllers_that_serve(world));
-        if let Err(error) = clients::do_it(&admin, deed).await {
+        let hosts = controllers_that_serve(world);
+        if let Err(error) = self.clients.do_it(world, &hosts, deed).await {
             tracing::warn!(cluster = %key, ?deed, %error, "Kafka did not do it");
             self.troubles.remember(key, deed, &error);
             return Ok(());

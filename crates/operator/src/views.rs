@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, ContainerState, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, Service,
+    ConfigMap, ContainerState, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, Secret, Service,
     ServiceAccount, ServiceSpec,
 };
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
@@ -19,8 +20,8 @@ use karst_core::digest::Digest;
 use karst_core::names::REVISION_ANNOTATION;
 use karst_core::objects::{config_digest, service_digest};
 use karst_core::world::{
-    ClaimView, ConfigMapView, Meta, PlainView, PodSetView, PodView, ServiceAccountView, ServiceView,
-    WantedPod,
+    ClaimView, ConfigMapView, Meta, PlainView, PodSetView, PodView, SecretView, ServiceAccountView,
+    ServiceView, WantedPod,
 };
 use kube::Resource;
 use kube::core::NamespaceResourceScope;
@@ -173,6 +174,29 @@ impl Watched for ClaimWire {
             bound: spec.volume_name.is_some_and(|volume| !volume.is_empty()),
             resize_pending: pending.and_then(|found| found.last_transition_time).map(|time| time.0),
         }
+    }
+}
+
+#[derive(Resource, Deserialize, Clone)]
+#[resource(inherit = "Secret")]
+pub(crate) struct SecretWire {
+    metadata: ObjectMeta,
+    data: Option<BTreeMap<String, ByteString>>,
+}
+
+impl Debug for SecretWire {
+    /// Without the values: they are secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SecretWire").field("name", &self.metadata.name).finish_non_exhaustive()
+    }
+}
+
+impl Watched for SecretWire {
+    type View = SecretView;
+
+    fn view(self) -> SecretView {
+        let data = self.data.unwrap_or_default().into_iter().map(|(name, bytes)| (name, bytes.0));
+        SecretView::new(meta(self.metadata), data.collect())
     }
 }
 

@@ -16,7 +16,9 @@ use tokio::task::JoinSet;
 use crate::index::{Feed, Index, Indexed};
 use crate::queue::Queue;
 use crate::settings::{Namespaces, Settings};
-use crate::views::{AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, ServiceWire};
+use crate::views::{
+    AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, SecretWire, ServiceWire,
+};
 
 /// How many objects a list asks for at once: few enough that a long list does not swell the process.
 const PAGE: u32 = 100;
@@ -83,6 +85,7 @@ pub(crate) fn start(
         watches.plain::<BudgetWire>(namespace, &ours);
         watches.plain::<PolicyWire>(namespace, &ours);
         watches.plain::<ClaimWire>(namespace, &ours);
+        watches.plain::<SecretWire>(namespace, &ours);
     }
     watches.tasks
 }

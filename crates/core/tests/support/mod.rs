@@ -8,6 +8,8 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
+use karst_certs::SecretWrite;
+use karst_core::certificates::{Issue, secret_object};
 use karst_core::digest::Digest;
 use karst_core::ids::{DirectoryId, Entropy, NodeId};
 use karst_core::membership::{Change, Voter};
@@ -17,8 +19,8 @@ use karst_core::plan::{Deed, Fact, Plan, Protection, Removal, plan};
 use karst_core::quorum::InitialControllers;
 use karst_core::world::{
     Answer, Answers, ClaimView, ConfigMapView, LogDirView, Meta, PartitionView, Partitions, PlainView,
-    PodSetView, PodView, QuorumView, Registered, RegisteredBroker, Replica, ServiceAccountView, ServiceView,
-    Settings, WantedPod, World,
+    PodSetView, PodView, QuorumView, Registered, RegisteredBroker, Replica, SecretView, ServiceAccountView,
+    ServiceView, Settings, WantedPod, World,
 };
 use serde_json::Value;
 
@@ -55,6 +57,7 @@ pub(crate) fn world(yaml: &str) -> World {
         budgets: BTreeMap::new(),
         policies: BTreeMap::new(),
         claims: BTreeMap::new(),
+        secrets: BTreeMap::new(),
         answers: Answers::default(),
         troubles: Vec::new(),
         refused_growth: BTreeMap::new(),
@@ -134,6 +137,13 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
     for fact in &plan.facts {
         write_fact(world, fact);
     }
+    for issue in &plan.certificates {
+        issue_certificates(world, issue);
+    }
+    for ownership in &plan.ownerships {
+        let secret = Arc::make_mut(world.secrets.get_mut(&ownership.secret).expect("a secret"));
+        secret.meta.owners = ownership.owners.iter().map(|owner| owner.uid.clone()).collect();
+    }
     for object in plan.objects {
         write_object(world, object);
     }
@@ -144,6 +154,7 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
     for removal in &plan.removals {
         match removal {
             Removal::ConfigMap { name, .. } => drop(world.config_maps.remove(name)),
+            Removal::Secret { name, .. } => drop(world.secrets.remove(name)),
             Removal::Claim { name, .. } => drop(world.claims.remove(name)),
             Removal::PodSet { name, .. } => drop(world.pod_sets.remove(name)),
         }
@@ -178,6 +189,25 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
     if let Some(patch) = &plan.status {
         patch_kafka(world, &patch["status"]);
     }
+}
+
+/// Makes what is asked for and writes it, each Secret on condition that it is still the one that was seen.
+pub(crate) fn issue_certificates(world: &mut World, issue: &Issue) {
+    for write in issue.make(world.now).expect("a certificate") {
+        write_secret(world, issue.pool(), write);
+    }
+}
+
+pub(crate) fn write_secret(world: &mut World, pool: Option<&str>, write: SecretWrite) {
+    let object = secret_object(world, pool, write);
+    let name = object.metadata.name.clone().unwrap();
+    let seen = world.secrets.get(&name).map(|secret| secret.meta.resource_version.clone());
+    assert_eq!(object.metadata.resource_version, seen, "a Secret is replaced only as it was seen");
+    let data = object.data.unwrap().into_iter().map(|(key, bytes)| (key, bytes.0)).collect();
+    let mut meta = meta(&object.metadata);
+    let version = seen.map_or(0, |seen| seen.parse::<u64>().unwrap()) + 1;
+    meta.resource_version = version.to_string();
+    world.secrets.insert(name, Arc::new(SecretView::new(meta, data)));
 }
 
 /// Adds or removes the finalizer. A deleted pool without one is gone.
@@ -501,6 +531,8 @@ pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[Partition
 /// Does a plan do nothing at all?
 pub(crate) fn is_quiet(plan: &Plan) -> bool {
     plan.facts.is_empty()
+        && plan.certificates.is_empty()
+        && plan.ownerships.is_empty()
         && plan.objects.is_empty()
         && plan.growths.is_empty()
         && plan.status.is_none()
