@@ -97,7 +97,7 @@ impl ReadinessProbe {
 impl Question {
     fn new(config: &NodeConfig) -> Self {
         let listener = &config.own_listener;
-        let line = |bootstrap| Line::new(bootstrap, &listener.protocol, CONNECT_TIMEOUT, DEADLINE);
+        let line = |bootstrap| Line::new(bootstrap, listener, CONNECT_TIMEOUT, DEADLINE);
         let own = vec![listener.endpoint.clone()];
         let node = config.node_id;
         if config.role.is_broker() {
