@@ -76,7 +76,7 @@ pub(crate) fn next(world: &World, bearers: &[Bearer]) -> Certificates {
         if kind == Kind::Cluster {
             match authority.issuer(world.now, nodes) {
                 Ok(issuer) => {
-                    found.issues.extend(leaves(world, bearers, issuer, authority.cert_generation()))
+                    found.issues.extend(leaves(world, bearers, issuer, authority.cert_generation()));
                 }
                 Err(refusal) => found.refuse(kind, refusal),
             }

@@ -151,7 +151,7 @@ pub fn render(
 /// Both sides of a listener prove who they are. The names of the files stay, so new certificates need no new settings.
 fn secure(config: &mut Properties, listener: &str) {
     let mut set = |key: &str, value: &str| {
-        config.set(&format!("listener.name.{}.ssl.{key}", listener.to_lowercase()), value);
+        config.set(format!("listener.name.{}.ssl.{key}", listener.to_lowercase()), value);
     };
     set("keystore.type", "PEM");
     set("keystore.location", &format!("{CERTIFICATE_DIR}/{CERTIFICATE_FILE}"));

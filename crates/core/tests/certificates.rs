@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use karst_api::CertificateAuthority;
-use karst_certs::{Authority, Certificate, Kind, Secret, SecretWrite, Settings};
+use karst_certs::{Authority, Certificate, Kind, Secret, SecretWrite, Settings, Stored};
 use karst_core::certificates::{Issue, Stale};
 use karst_core::names::{CLUSTER_TRUST, MANUAL_ROLL_ANNOTATION};
 use karst_core::plan::plan;
@@ -49,6 +49,9 @@ fn leaf_end(world: &World, pod: &str) -> Timestamp {
     world.secrets[pod].stored().unwrap().certificate().not_after
 }
 
+/// A certificate, and one that may have signed it.
+type Signing = (Vec<u8>, Vec<u8>);
+
 /// What a process read when it started.
 #[derive(Clone, PartialEq, Debug)]
 struct Loaded {
@@ -63,7 +66,7 @@ struct Life {
     loaded: BTreeMap<String, Loaded>,
     restarts: Vec<Restart>,
     /// Who signed whom: to find that out takes longer than all the rest.
-    signed: RefCell<BTreeMap<(Vec<u8>, Vec<u8>), bool>>,
+    signed: RefCell<BTreeMap<Signing, bool>>,
 }
 
 impl Life {
@@ -124,7 +127,7 @@ impl Life {
             !leaf.is_expired(now) && trust.iter().any(|one| !one.is_expired(now) && self.is_signed(leaf, one))
         };
         let operator = self.world.secrets.get("my-cluster-cluster-operator-certs");
-        let operator = operator.and_then(|secret| secret.stored()).map(|stored| stored.certificate());
+        let operator = operator.and_then(|secret| secret.stored()).map(Stored::certificate);
         for (pod, one) in &self.loaded {
             for (other, presented) in &self.loaded {
                 assert!(is_trusted(&presented.leaf, &one.trust), "{pod} does not trust {other}");

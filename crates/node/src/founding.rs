@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::line::Line;
-use crate::listeners::Protocol;
+use crate::listeners::Listener;
 
 /// For so long the same leader must be seen.
 const SETTLED: Duration = Duration::from_millis(1500);
@@ -22,12 +22,12 @@ const PERIOD: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Returns when the quorum has a leader that lasts, or when it is time to go on without.
-pub(crate) async fn wait_for_leader(controllers: &[Endpoint], protocol: &Protocol) {
+pub(crate) async fn wait_for_leader(controllers: &[Endpoint], listener: &Listener) {
     if controllers.is_empty() {
         return;
     }
     let bootstrap = Bootstrap::Controllers(controllers.to_vec());
-    let line = Line::new(bootstrap, protocol, Duration::from_millis(700), Duration::from_millis(1500));
+    let line = Line::new(bootstrap, listener, Duration::from_millis(700), Duration::from_millis(1500));
     let began = Instant::now();
     let mut office = Office::default();
     while began.elapsed() < PATIENCE {

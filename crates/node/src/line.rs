@@ -11,7 +11,7 @@ use std::{fs, io};
 use karst_kafka::{Admin, Bootstrap, ClientConfig, Identity, InvalidTls, Security, TlsConfig};
 use thiserror::Error;
 
-use crate::listeners::{Protocol, TlsFiles};
+use crate::listeners::{Listener, Protocol, TlsFiles};
 
 /// Why Kafka cannot be asked.
 #[derive(Debug, Error)]
@@ -20,8 +20,8 @@ pub enum LineError {
     Unreadable { path: PathBuf, source: io::Error },
     #[error("{} or {} is of no use: {source}", files.keystore.display(), files.truststore.display())]
     Invalid { files: TlsFiles, source: InvalidTls },
-    #[error("its listener speaks {0}, which this launcher cannot speak")]
-    Protocol(String),
+    #[error("listener {listener} speaks {protocol}, which this launcher cannot speak")]
+    Protocol { listener: String, protocol: String },
 }
 
 /// What the files held, and the client that was made from it.
@@ -36,7 +36,7 @@ struct Made {
 enum Way {
     Plain(Arc<Admin>),
     Tls(TlsFiles, Mutex<Option<Made>>),
-    Unknown(String),
+    Unknown { listener: String, protocol: String },
 }
 
 /// A client that keeps up with its certificates.
@@ -51,17 +51,17 @@ pub(crate) struct Line {
 impl Line {
     pub(crate) fn new(
         bootstrap: Bootstrap,
-        protocol: &Protocol,
+        listener: &Listener,
         connect_timeout: Duration,
         request_timeout: Duration,
     ) -> Self {
-        let way = match protocol {
+        let way = match &listener.protocol {
             Protocol::Plaintext => {
                 let config = config(connect_timeout, request_timeout, Security::Plaintext);
                 Way::Plain(Arc::new(Admin::new(bootstrap.clone(), config)))
             }
             Protocol::Tls(files) => Way::Tls(files.clone(), Mutex::default()),
-            Protocol::Other(name) => Way::Unknown(name.clone()),
+            Protocol::Other(name) => Way::Unknown { listener: listener.name.clone(), protocol: name.clone() },
         };
         Self { bootstrap, connect_timeout, request_timeout, way }
     }
@@ -70,7 +70,9 @@ impl Line {
     pub(crate) fn admin(&self) -> Result<Arc<Admin>, LineError> {
         match &self.way {
             Way::Plain(admin) => Ok(Arc::clone(admin)),
-            Way::Unknown(name) => Err(LineError::Protocol(name.clone())),
+            Way::Unknown { listener, protocol } => {
+                Err(LineError::Protocol { listener: listener.clone(), protocol: protocol.clone() })
+            }
             Way::Tls(files, made) => {
                 let (keystore, truststore) = (read(&files.keystore)?, read(&files.truststore)?);
                 // What is kept is whole or not there, so a panic elsewhere is no reason to give up on it.
@@ -114,12 +116,10 @@ mod tests {
     fn a_changed_certificate_makes_a_new_client_and_an_unchanged_one_does_not() {
         let dir = tempfile::tempdir().unwrap();
         let files = TlsFiles { keystore: dir.path().join("node.pem"), truststore: dir.path().join("ca.crt") };
-        let line = Line::new(
-            Bootstrap::Brokers(vec![Endpoint::new("localhost", 9091)]),
-            &Protocol::Tls(files.clone()),
-            Duration::from_secs(1),
-            Duration::from_secs(1),
-        );
+        let endpoint = Endpoint::new("localhost", 9091);
+        let bootstrap = Bootstrap::Brokers(vec![endpoint.clone()]);
+        let listener = Listener { name: "R".to_owned(), endpoint, protocol: Protocol::Tls(files.clone()) };
+        let line = Line::new(bootstrap, &listener, Duration::from_secs(1), Duration::from_secs(1));
         let error = line.admin().unwrap_err().to_string();
         assert!(error.contains("node.pem cannot be read"), "{error}");
         fs::write(&files.keystore, ONE).unwrap();

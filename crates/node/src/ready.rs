@@ -97,7 +97,7 @@ impl ReadinessProbe {
 impl Question {
     fn new(config: &NodeConfig) -> Self {
         let listener = &config.own_listener;
-        let line = |bootstrap| Line::new(bootstrap, &listener.protocol, CONNECT_TIMEOUT, DEADLINE);
+        let line = |bootstrap| Line::new(bootstrap, listener, CONNECT_TIMEOUT, DEADLINE);
         let own = vec![listener.endpoint.clone()];
         let node = config.node_id;
         if config.role.is_broker() {
@@ -115,9 +115,10 @@ impl Question {
         match self {
             Self::Broker { node, line } => judge_broker(*node, &line.admin()?.describe_cluster().await?),
             Self::Controller { node, line, metadata_dir, fetch_timeout } => {
+                let admin = line.admin()?;
                 let directory = storage::directory_id(metadata_dir)
                     .ok_or_else(|| NotReady::DirectoryUnknown(metadata_dir.clone()))?;
-                judge_controller(*node, directory, *fetch_timeout, &line.admin()?.describe_quorum().await?)
+                judge_controller(*node, directory, *fetch_timeout, &admin.describe_quorum().await?)
             }
         }
     }

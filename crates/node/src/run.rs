@@ -174,10 +174,10 @@ impl Node<'_> {
     /// A node without metadata that did not form the quorum itself lets it settle before it meets it.
     async fn await_quorum(&self, supervisor: &mut Supervisor) -> Prepared {
         // A node shows the same certificate everywhere inside.
-        let protocol = &self.config.own_listener.protocol;
+        let listener = &self.config.own_listener;
         self.phase.send_replace(Phase::AwaitingQuorum);
         tokio::select! {
-            () = founding::wait_for_leader(&self.config.controllers, protocol) => Prepared::Ready,
+            () = founding::wait_for_leader(&self.config.controllers, listener) => Prepared::Ready,
             ending = supervisor.stop_asked() => {
                 self.phase.send_replace(Phase::ShuttingDown);
                 Prepared::Stopped(ending)

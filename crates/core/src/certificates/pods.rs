@@ -4,7 +4,7 @@
 //! only when the old one is about to end, or when the authority's key is replaced, which needs every node to know.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use karst_certs::{Kind, Nodes, Opening};
+use karst_certs::{Kind, Nodes, Opening, Stored};
 
 use super::{settings, windows};
 use crate::names::{
@@ -42,7 +42,7 @@ impl Stale {
 pub(crate) fn annotations(world: &World, pod: &str) -> Vec<(String, String)> {
     let trust = world.secrets.get(&trust_secret(&world.key.name));
     let secret = world.secrets.get(pod);
-    let certificate = secret.and_then(|secret| secret.stored()).map(|stored| stored.certificate());
+    let certificate = secret.and_then(|secret| secret.stored()).map(Stored::certificate);
     let values = [
         (
             CA_CERT_GENERATION_ANNOTATION,
