@@ -96,6 +96,11 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         plan.look_soon(Some(if silent { ASK_AGAIN } else { LOOK_AT_QUORUM_AGAIN }));
     }
 
+    // What is not known yet decides the rest, so there is no use in going on.
+    if !plan.questions.is_empty() {
+        return Ok(plan);
+    }
+
     // Objects.
     let mut wanted = Render::shared(&cluster, &world.kafka, &world.settings);
     if plan.facts.is_empty() {

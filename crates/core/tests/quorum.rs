@@ -140,7 +140,8 @@ fn controllers_that_take_over_find_those_that_still_vote() {
     while world.pools["brokers"].status.as_ref().unwrap().roles != Some(vec![Role::Broker]) {
         assert!(step(&mut world, &mut kafka, &[]));
     }
-    let servers = setting(&world, "my-cluster-controllers-3", "controller.quorum.bootstrap.servers").unwrap();
+    let servers =
+        setting(&world, &kafka, "my-cluster-controllers-3", "controller.quorum.bootstrap.servers").unwrap();
     assert!(
         servers.contains("my-cluster-brokers-0.") && servers.contains("my-cluster-controllers-3."),
         "{servers}"
@@ -367,8 +368,11 @@ fn static_cluster() -> (World, Kafka) {
     (world, kafka)
 }
 
-fn setting(world: &World, node: &str, key: &str) -> Option<String> {
-    let plan = karst_core::plan::plan(&World { config_maps: Default::default(), ..world.clone() }).unwrap();
+fn setting(world: &World, kafka: &Kafka, node: &str, key: &str) -> Option<String> {
+    let mut world = World { config_maps: Default::default(), ..world.clone() };
+    world.answers.quorum = kafka.quorum(&world);
+    world.answers.registered = kafka.clone().registered(&world);
+    let plan = karst_core::plan::plan(&world).unwrap();
     let map = plan.objects.into_iter().find_map(|object| match object {
         karst_core::objects::Object::ConfigMap(map) if map.metadata.name.as_deref() == Some(node) => map.data,
         _ => None,
@@ -387,9 +391,11 @@ fn a_static_cluster_is_run_as_one_and_its_controllers_are_not_scaled() {
     assert_eq!(status.quorum.unwrap().kind, Some(api::QuorumKind::Static));
     let node = "my-cluster-controllers-3";
     assert!(
-        setting(&world, node, "controller.quorum.voters").unwrap().starts_with("3@my-cluster-controllers-3")
+        setting(&world, &kafka, node, "controller.quorum.voters")
+            .unwrap()
+            .starts_with("3@my-cluster-controllers-3")
     );
-    assert_eq!(setting(&world, node, "controller.quorum.bootstrap.servers"), None);
+    assert_eq!(setting(&world, &kafka, node, "controller.quorum.bootstrap.servers"), None);
     assert!(world.config_maps.values().all(|map| map.storage_format.as_deref() == Some("static")));
 
     scale(&mut world, "controllers", 5);
@@ -424,7 +430,7 @@ fn a_static_cluster_is_migrated_and_its_nodes_get_the_new_settings() {
             .unwrap_or_default()
             .contains_key("strimzi.io/kraft-quorum-migration")
     );
-    assert_eq!(setting(&world, "my-cluster-controllers-3", "controller.quorum.voters"), None);
+    assert_eq!(setting(&world, &kafka, "my-cluster-controllers-3", "controller.quorum.voters"), None);
     assert!(world.config_maps.values().all(|map| map.storage_format.as_deref() == Some("join")));
     scale(&mut world, "controllers", 5);
     converge_safely(&mut world, &mut kafka, 3);
@@ -443,6 +449,7 @@ fn a_migration_waits_for_every_voter_for_a_leader_that_lasts_and_for_a_kafka_tha
         }
         let mut world = world.clone();
         world.answers.quorum = answer;
+        world.answers.registered = kafka.clone().registered(&world);
         karst_core::plan::plan(&world).unwrap()
     };
     assert_eq!(with(&world, |_| {}).change(), Some(&Change::MakeDynamic));
