@@ -165,8 +165,9 @@ async fn do_it(admin: &Admin, deed: &Deed) -> Result<(), Unchanged> {
     }
 }
 
+/// Not so for a voter that is there already: it may be the one with the disk that was lost. Who really votes is seen next.
 fn is_done_before(code: ErrorCode) -> bool {
-    matches!(code, ErrorCode::DuplicateVoter | ErrorCode::VoterNotFound | ErrorCode::BrokerIdNotRegistered)
+    matches!(code, ErrorCode::VoterNotFound | ErrorCode::BrokerIdNotRegistered)
 }
 
 fn directory(voter: &Voter) -> Option<DirectoryId> {
