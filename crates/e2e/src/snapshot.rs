@@ -7,7 +7,10 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount};
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
-use karst_core::names::{CONFIGURATION_HASH_ANNOTATION, REVISION_ANNOTATION};
+use karst_core::names::{
+    CERTIFICATE_END_ANNOTATION, CERTIFICATE_HASH_ANNOTATION, CONFIGURATION_HASH_ANNOTATION,
+    REVISION_ANNOTATION,
+};
 use kube::{Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -94,7 +97,13 @@ fn essence(object: &Value) -> Value {
 fn forget(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            for field in ["uid", REVISION_ANNOTATION, CONFIGURATION_HASH_ANNOTATION] {
+            for field in [
+                "uid",
+                REVISION_ANNOTATION,
+                CONFIGURATION_HASH_ANNOTATION,
+                CERTIFICATE_HASH_ANNOTATION,
+                CERTIFICATE_END_ANNOTATION,
+            ] {
                 fields.remove(field);
             }
             fields.values_mut().for_each(forget);

@@ -1,11 +1,16 @@
 //! The cluster does what clusters are for, and tells the truth about itself.
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Secret;
 use karst_api::{KafkaNodePool, KafkaStatus};
+use karst_core::names::{CLUSTER_TRUST, OPERATOR_CERTIFICATE, OPERATOR_KEY};
 use karst_e2e::cluster::{Cluster, warnings};
 use karst_e2e::kafka_tools::{ConsoleTools, Kcat, Member};
 use karst_e2e::kubectl;
-use karst_kafka::{Admin, Bootstrap, ClientConfig, ConfigResource, NodeId, Quorum, TopicSelection};
+use karst_kafka::{
+    Admin, Bootstrap, ClientConfig, ConfigResource, Identity, NodeId, Quorum, Security, TlsConfig,
+    TopicSelection,
+};
 
 /// What the members of the quorum are, by the list that was recorded before the first pod.
 fn recorded_voters(status: &KafkaStatus) -> Result<Vec<Member>> {
@@ -103,6 +108,20 @@ pub(crate) async fn kcat_produces_and_consumes(cluster: &Cluster<'_>) -> Result<
     Ok(())
 }
 
+/// How somebody talks to nodes who knows whom to trust but has no certificate, and how the operator does.
+async fn inside(cluster: &Cluster<'_>) -> Result<(Security, Security)> {
+    let secrets = cluster.scene.api::<Secret>();
+    let entry = |secret: &Secret, name: &str| {
+        let found = secret.data.as_ref().and_then(|data| data.get(name));
+        found.map(|bytes| bytes.0.clone()).with_context(|| format!("no {name}"))
+    };
+    let trust = entry(&secrets.get("my-cluster-trustbundle").await?, CLUSTER_TRUST)?;
+    let own = secrets.get("my-cluster-cluster-operator-certs").await?;
+    let (chain, key) = (entry(&own, OPERATOR_CERTIFICATE)?, entry(&own, OPERATOR_KEY)?);
+    let identity = Identity { chain_pem: &chain, key_pem: &key };
+    Ok((Security::Tls(TlsConfig::new(&trust, None)?), Security::Tls(TlsConfig::new(&trust, Some(identity))?)))
+}
+
 pub(crate) async fn the_admin_client_sees_what_is_there(
     cluster: &Cluster<'_>,
     status: &KafkaStatus,
@@ -110,8 +129,13 @@ pub(crate) async fn the_admin_client_sees_what_is_there(
     cluster.scene.step("asking with Karst's own admin client, by way of brokers and of controllers");
     let bootstrap = cluster.bootstrap().await?.parse()?;
     let brokers = Admin::new(Bootstrap::Brokers(vec![bootstrap]), ClientConfig::default());
-    let controllers =
-        Admin::new(Bootstrap::Controllers(controller_endpoints(status)?), ClientConfig::default());
+    let (stranger, operator) = inside(cluster).await?;
+    let controllers = Bootstrap::Controllers(controller_endpoints(status)?);
+    for unknown in [ClientConfig::default(), ClientConfig { security: stranger, ..ClientConfig::default() }] {
+        let answer = Admin::new(controllers.clone(), unknown).describe_quorum().await;
+        ensure!(answer.is_err(), "a controller answers somebody without a certificate: {answer:?}");
+    }
+    let controllers = Admin::new(controllers, ClientConfig { security: operator, ..ClientConfig::default() });
 
     let described = brokers.describe_cluster().await?;
     assert_eq!(Some(&described.cluster_id), status.cluster_id.as_ref());
