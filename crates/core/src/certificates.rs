@@ -253,10 +253,19 @@ fn trust_bundle(world: &World, trusted: &BTreeMap<String, (String, u64)>) -> Opt
 }
 
 /// Has a node all the Secrets that its pod mounts?
-pub(crate) fn has_secrets(world: &World, pod: &str) -> bool {
+pub(crate) fn has_secrets(world: &World, pod: &str, needs_clients: bool) -> bool {
     let trusts = world.secrets.get(&trust_secret(&world.key.name)).and_then(|secret| secret.trust());
     let is_known = world.secrets.get(pod).is_some_and(|secret| secret.stored().is_some());
-    is_known && trusts.is_some_and(|files| files.contains_key(CLUSTER_TRUST))
+    let has = |files: &BTreeMap<String, Vec<u8>>| {
+        files.contains_key(CLUSTER_TRUST) && (!needs_clients || files.contains_key(CLIENTS_TRUST))
+    };
+    is_known && trusts.is_some_and(has)
+}
+
+/// The certificates by which clients know that it is the right cluster.
+pub(crate) fn for_clients(world: &World) -> Option<Vec<String>> {
+    let authority = authority(world, Kind::Cluster).ok()?;
+    Some(vec![trust::bundle(authority.trusted(world.now))])
 }
 
 /// When the certificates in these Secrets end, by what they are for: of several the first.

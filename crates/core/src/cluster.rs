@@ -8,7 +8,7 @@ use std::fmt;
 use karst_api as api;
 
 use crate::ids::NodeId;
-use crate::listeners::ClientListener;
+use crate::listeners::{Authentication, ClientListener};
 use crate::names::ClusterKey;
 use crate::quantity::Quantity;
 use crate::quorum::CONTROLLER_PORT;
@@ -172,6 +172,11 @@ impl Cluster {
         let voters = self.controllers().into_iter();
         let voters = voters.map(|node| format!("{}@{}:{CONTROLLER_PORT}", node.id, self.host(node)));
         voters.collect::<Vec<_>>().join(",")
+    }
+
+    /// Do clients of a listener have to show certificates?
+    pub fn asks_for_certificates(&self) -> bool {
+        self.listeners.iter().any(|listener| listener.authentication == Authentication::Certificate)
     }
 
     /// How many nodes serve.

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Node};
+use crate::listeners::{Authentication, ClientListener};
+use crate::names::CLIENTS_TRUST;
 use crate::properties::Properties;
 use crate::quorum::{CONTROLLER_PORT, Kind};
 
@@ -143,6 +145,9 @@ pub fn render(
     if roles.has_broker() {
         config.set("inter.broker.listener.name", REPLICATION_LISTENER);
         secure(&mut config, REPLICATION_LISTENER);
+        for listener in &cluster.listeners {
+            secure_clients(&mut config, listener);
+        }
     }
     config.set("ssl.endpoint.identification.algorithm", "HTTPS");
     config
@@ -160,37 +165,64 @@ fn secure(config: &mut Properties, listener: &str) {
     set("client.auth", "required");
 }
 
+/// What clients of a listener get and have to show.
+fn secure_clients(config: &mut Properties, listener: &ClientListener) {
+    let name = listener.kafka_name().to_lowercase();
+    let mut set = |key: &str, value: &str| config.set(format!("listener.name.{name}.{key}"), value);
+    if listener.tls {
+        set("ssl.keystore.type", "PEM");
+        set("ssl.keystore.location", &format!("{CERTIFICATE_DIR}/{CERTIFICATE_FILE}"));
+        set("ssl.client.auth", "none");
+    }
+    match listener.authentication {
+        Authentication::None => {}
+        Authentication::Certificate => {
+            set("ssl.truststore.type", "PEM");
+            set("ssl.truststore.location", &format!("{TRUST_DIR}/{CLIENTS_TRUST}"));
+            set("ssl.client.auth", "required");
+        }
+        Authentication::Scram => {
+            set("sasl.enabled.mechanisms", "SCRAM-SHA-512");
+            let login = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
+            set("scram-sha-512.sasl.jaas.config", login);
+        }
+    }
+}
+
 struct KafkaListener {
     name: String,
     host: String,
     port: u16,
+    protocol: &'static str,
 }
 
 fn listeners(cluster: &Cluster, node: Node<'_>) -> Vec<KafkaListener> {
     let host = cluster.host(node);
-    let listener = |name: &str, port| KafkaListener { name: name.to_owned(), host: host.clone(), port };
+    let listener = |name: &str, port, protocol| KafkaListener {
+        name: name.to_owned(),
+        host: host.clone(),
+        port,
+        protocol,
+    };
     let mut listeners = Vec::new();
     if node.pool.roles.has_controller() {
-        listeners.push(listener(CONTROLLER_LISTENER, CONTROLLER_PORT));
+        listeners.push(listener(CONTROLLER_LISTENER, CONTROLLER_PORT, "SSL"));
     }
     if node.pool.roles.has_broker() {
-        listeners.push(listener(REPLICATION_LISTENER, REPLICATION_PORT));
-        listeners.extend(cluster.listeners.iter().map(|client| listener(&client.kafka_name(), client.port)));
+        listeners.push(listener(REPLICATION_LISTENER, REPLICATION_PORT, "SSL"));
+        let clients = cluster.listeners.iter();
+        listeners.extend(clients.map(|one| listener(&one.kafka_name(), one.port, one.protocol())));
     }
     listeners
 }
 
 /// Brokers talk to controllers too, so every node must know how.
 fn protocols(listeners: &[KafkaListener]) -> String {
-    let mut names: Vec<&str> = listeners.iter().map(|listener| listener.name.as_str()).collect();
-    if !names.contains(&CONTROLLER_LISTENER) {
-        names.insert(0, CONTROLLER_LISTENER);
+    let mut names: Vec<_> = listeners.iter().map(|one| (one.name.as_str(), one.protocol)).collect();
+    if !names.iter().any(|(name, _)| *name == CONTROLLER_LISTENER) {
+        names.insert(0, (CONTROLLER_LISTENER, "SSL"));
     }
-    let protocol = |name: &str| match name {
-        CONTROLLER_LISTENER | REPLICATION_LISTENER => "SSL",
-        _ => "PLAINTEXT",
-    };
-    names.iter().map(|name| format!("{name}:{}", protocol(name))).collect::<Vec<_>>().join(",")
+    names.iter().map(|(name, protocol)| format!("{name}:{protocol}")).collect::<Vec<_>>().join(",")
 }
 
 /// The settings that make a restart necessary when they change, as text to be fingerprinted. The list of a static quorum

@@ -8,13 +8,28 @@ use karst_api as api;
 use crate::notice::Notice;
 use crate::problem::Problem;
 
-/// A plain listener inside the Kubernetes cluster.
+/// How clients of a listener prove who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authentication {
+    /// Not at all.
+    None,
+    /// With a certificate of the clients' authority.
+    Certificate,
+    /// With a password that Kafka knows the salted form of.
+    Scram,
+}
+
+/// A listener inside the Kubernetes cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientListener {
     /// As the user named it.
     pub name: String,
     /// The port on every broker, and on the bootstrap service.
     pub port: u16,
+    /// Is the connection encrypted?
+    pub tls: bool,
+    /// How clients prove who they are.
+    pub authentication: Authentication,
     /// Who may connect, when not everybody.
     pub peers: Option<Vec<NetworkPolicyPeer>>,
 }
@@ -23,6 +38,16 @@ impl ClientListener {
     /// As Kafka names it.
     pub fn kafka_name(&self) -> String {
         format!("{}-{}", self.name.to_uppercase(), self.port)
+    }
+
+    /// The protocol, as Kafka calls it.
+    pub fn protocol(&self) -> &'static str {
+        match (self.tls, self.authentication == Authentication::Scram) {
+            (false, false) => "PLAINTEXT",
+            (true, false) => "SSL",
+            (false, true) => "SASL_PLAINTEXT",
+            (true, true) => "SASL_SSL",
+        }
     }
 
     /// As the port of a service is named.
@@ -62,12 +87,17 @@ pub fn resolve(wanted: &[api::Listener]) -> Listeners {
         if let Some(other) = ports.insert(listener.port, name.clone()) {
             result.problems.push(Problem::ListenerPortTaken { index, port: listener.port, other });
         }
+        if !listener.tls && authentication(listener) == Authentication::Certificate {
+            result.problems.push(Problem::ListenerNeedsTls { index, name: name.clone() });
+        }
         match u16::try_from(listener.port) {
             Ok(port) if port >= 9092 && port != 9404 && port != 9999 => match unsupported(listener) {
                 Some(why) => result.notices.push(Notice::ListenerLeftOut { name, why }),
                 None => result.served.push(ClientListener {
                     name,
                     port,
+                    tls: listener.tls,
+                    authentication: authentication(listener),
                     peers: listener.network_policy_peers.clone(),
                 }),
             },
@@ -81,19 +111,27 @@ fn is_listener_name(name: &str) -> bool {
     (1..=11).contains(&name.len()) && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
 }
 
+fn authentication(listener: &api::Listener) -> Authentication {
+    match listener.authentication.as_ref().map(|authentication| authentication.type_) {
+        None | Some(api::ListenerAuthenticationType::Custom) => Authentication::None,
+        Some(api::ListenerAuthenticationType::Tls) => Authentication::Certificate,
+        Some(api::ListenerAuthenticationType::ScramSha512) => Authentication::Scram,
+    }
+}
+
 /// What of a listener Karst cannot do yet. Such a listener is not served at all: one without the encryption or
 /// the authentication that was asked for would be worse than none.
 fn unsupported(listener: &api::Listener) -> Option<String> {
     if listener.type_ != api::ListenerType::Internal {
         return Some("only listeners of type internal are supported yet".to_owned());
     }
-    if listener.tls {
-        return Some("tls: true is not supported yet".to_owned());
+    let kind = listener.authentication.as_ref().map(|authentication| authentication.type_);
+    if kind == Some(api::ListenerAuthenticationType::Custom) {
+        return Some("authentication of type custom is not supported yet".to_owned());
     }
-    if listener.authentication.is_some() {
-        return Some("authentication is not supported yet".to_owned());
-    }
-    None
+    let certificate =
+        listener.configuration.as_ref().is_some_and(|settings| settings.broker_cert_chain_and_key.is_some());
+    certificate.then(|| "configuration.brokerCertChainAndKey is not supported yet".to_owned())
 }
 
 #[cfg(test)]
@@ -110,12 +148,31 @@ mod tests {
         let result = resolve_json(json!([
             {"name": "plain", "port": 9092, "type": "internal", "tls": false},
             {"name": "tls", "port": 9093, "type": "internal", "tls": true},
-            {"name": "scram", "port": 9094, "type": "internal", "tls": false, "authentication": {"type": "scram-sha-512"}},
+            {"name": "own", "port": 9096, "type": "internal", "tls": true, "configuration":
+                {"brokerCertChainAndKey": {"secretName": "s", "certificate": "c", "key": "k"}}},
+            {"name": "custom", "port": 9094, "type": "internal", "tls": false, "authentication": {"type": "custom"}},
             {"name": "outside", "port": 9095, "type": "nodeport", "tls": false},
         ]));
-        assert_eq!(result.served, [ClientListener { name: "plain".into(), port: 9092, peers: None }]);
+        let served: Vec<_> = result.served.iter().map(|one| (one.name.as_str(), one.protocol())).collect();
+        assert_eq!(served, [("plain", "PLAINTEXT"), ("tls", "SSL")]);
         assert_eq!(result.notices.len(), 3);
         assert_eq!(result.problems, []);
+    }
+
+    #[test]
+    fn encryption_and_passwords_can_be_had_together_and_certificates_need_encryption() {
+        let listener = |tls: bool, kind: &str| {
+            resolve_json(
+                json!([{"name": "a", "port": 9092, "type": "internal", "tls": tls, "authentication": {"type": kind}}]),
+            )
+        };
+        assert_eq!(listener(true, "scram-sha-512").served[0].protocol(), "SASL_SSL");
+        assert_eq!(listener(false, "scram-sha-512").served[0].protocol(), "SASL_PLAINTEXT");
+        assert_eq!(listener(true, "tls").served[0].authentication, Authentication::Certificate);
+        assert_eq!(
+            listener(false, "tls").problems,
+            [Problem::ListenerNeedsTls { index: 0, name: "a".into() }]
+        );
     }
 
     #[test]

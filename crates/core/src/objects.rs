@@ -21,6 +21,7 @@ use crate::cluster::{Cluster, Node, Pool};
 use crate::config::{self, REPLICATION_PORT};
 use crate::digest::Digest;
 use crate::ids::ClusterId;
+use crate::listeners::Authentication;
 use crate::names::{ADDITIONS_ANNOTATION, BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL};
 use crate::properties::Properties;
 use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
@@ -233,7 +234,8 @@ impl Render<'_> {
     /// A node without its certificate is not made yet. One that runs is never taken away for that.
     fn can_run(&self, node: Node<'_>) -> bool {
         let pod = self.cluster.pod_name(node);
-        self.world.pods.contains_key(&pod) || certificates::has_secrets(self.world, &pod)
+        self.world.pods.contains_key(&pod)
+            || certificates::has_secrets(self.world, &pod, self.cluster.asks_for_certificates())
     }
 
     fn server_config(&self, node: Node<'_>) -> Properties {
@@ -420,7 +422,14 @@ fn discovery(cluster: &Cluster) -> String {
     let listeners: Vec<_> = cluster
         .listeners
         .iter()
-        .map(|listener| serde_json::json!({"port": listener.port, "tls": false, "protocol": "kafka", "auth": "none"}))
+        .map(|listener| {
+            let auth = match listener.authentication {
+                Authentication::None => "none",
+                Authentication::Certificate => "tls",
+                Authentication::Scram => "scram-sha-512",
+            };
+            serde_json::json!({"port": listener.port, "tls": listener.tls, "protocol": "kafka", "auth": auth})
+        })
         .collect();
     serde_json::Value::Array(listeners).to_string()
 }

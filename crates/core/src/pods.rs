@@ -20,8 +20,8 @@ use crate::cluster::{Node, Pool};
 use crate::config::{self, REPLICATION_PORT};
 use crate::digest::Digest;
 use crate::names::{
-    BROKER_ROLE_LABEL, CLUSTER_TRUST, CONFIGURATION_HASH_ANNOTATION, CONTROLLER_ROLE_LABEL,
-    KAFKA_VERSION_ANNOTATION, POD_NAME_LABEL, REVISION_ANNOTATION, trust_secret,
+    BROKER_ROLE_LABEL, CONFIGURATION_HASH_ANNOTATION, CONTROLLER_ROLE_LABEL, KAFKA_VERSION_ANNOTATION,
+    POD_NAME_LABEL, REVISION_ANNOTATION, trust_secret,
 };
 use crate::objects::Render;
 use crate::properties::Properties;
@@ -315,7 +315,14 @@ fn volumes(cluster: &str, node: Node<'_>, pod: &str) -> Vec<Volume> {
             ..Volume::default()
         },
         secret_file("certificate", pod, &format!("{pod}.pem"), config::CERTIFICATE_FILE),
-        secret_file("trust", &trust_secret(cluster), CLUSTER_TRUST, config::TRUST_FILE),
+        Volume {
+            name: "trust".to_owned(),
+            secret: Some(SecretVolumeSource {
+                secret_name: Some(trust_secret(cluster)),
+                ..SecretVolumeSource::default()
+            }),
+            ..Volume::default()
+        },
     ];
     volumes.extend(node.pool.storage.disks().iter().map(|disk| data_volume(disk, pod, &empty_dir)));
     volumes.extend(template.volumes.clone());

@@ -87,6 +87,16 @@ pub enum Problem {
         /// The port.
         port: i32,
     },
+    /// Certificates of clients on a connection without any.
+    #[error(
+        "spec.kafka.listeners[{index}].authentication.type is tls, and tls of listener '{name}' is false; clients can show certificates only over TLS: set tls to true"
+    )]
+    ListenerNeedsTls {
+        /// Position of the listener.
+        index: usize,
+        /// The listener.
+        name: String,
+    },
     /// A listener name that cannot be part of a setting's name.
     #[error("spec.kafka.listeners[{index}].name is '{name}'; use 1 to 11 lower-case letters and digits")]
     ListenerName {

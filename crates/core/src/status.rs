@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use serde::Serialize;
 
+use crate::certificates;
 use crate::cluster::Cluster;
 use crate::names::{ClusterKey, KAFKA_VERSION_ANNOTATION, NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION};
 use crate::notice::{IDS_IGNORED, Notice};
@@ -228,7 +229,7 @@ pub fn of_kafka(
             cluster.pools.iter().map(|pool| api::UsedNodePool { name: Some(pool.name.clone()) }).collect();
         status.kafka_node_pools = Some(pools.clone());
         status.node_pools = Some(pools);
-        status.listeners = Some(listeners(cluster));
+        status.listeners = Some(listeners(world, cluster));
         if all_run(world, cluster) {
             status.kafka_version = Some(cluster.version.version.to_owned());
         }
@@ -247,7 +248,7 @@ fn world_has_no(world: &World, notice: &Notice) -> bool {
     notice.pool().is_some_and(|pool| !world.pools.contains_key(pool))
 }
 
-fn listeners(cluster: &Cluster) -> Vec<api::ListenerStatus> {
+fn listeners(world: &World, cluster: &Cluster) -> Vec<api::ListenerStatus> {
     let host = format!("{}.{}.svc", cluster.key.bootstrap_service(), cluster.key.namespace);
     cluster
         .listeners
@@ -259,7 +260,7 @@ fn listeners(cluster: &Cluster) -> Vec<api::ListenerStatus> {
                 port: Some(i32::from(listener.port)),
             }]),
             bootstrap_servers: Some(format!("{host}:{}", listener.port)),
-            certificates: None,
+            certificates: listener.tls.then(|| certificates::for_clients(world)).flatten(),
         })
         .collect()
 }

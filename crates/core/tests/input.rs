@@ -180,13 +180,13 @@ fn fields_and_settings_without_effect_are_named() {
     edit_kafka(&mut world, |kafka| {
         kafka.spec.maintenance_time_windows = Some(vec!["* * * * *".into()]);
         kafka.spec.kafka.config.get_or_insert_default().insert("node.id".into(), 7.into());
-        let mut tls = kafka.spec.kafka.listeners[0].clone();
-        (tls.name, tls.port, tls.tls) = ("tls".into(), 9093, true);
-        kafka.spec.kafka.listeners.push(tls);
+        let mut outside = kafka.spec.kafka.listeners[0].clone();
+        (outside.name, outside.port, outside.type_) = ("outside".into(), 9093, api::ListenerType::NodePort);
+        kafka.spec.kafka.listeners.push(outside);
     });
     converge(&mut world);
     let warnings: Vec<_> = conditions(&world, "Warning").into_iter().map(|(_, _, message)| message).collect();
-    for part in ["spec.maintenanceTimeWindows", "node.id", "listener 'tls' is not served"] {
+    for part in ["spec.maintenanceTimeWindows", "node.id", "listener 'outside' is not served"] {
         assert!(warnings.iter().any(|warning| warning.contains(part)), "{part} is not in {warnings:?}");
     }
 }
@@ -198,4 +198,26 @@ fn a_cluster_without_pools_gets_a_virtual_one() {
     assert_eq!(conditions(&world, "Ready")[0].0, "True");
     let pods: Vec<_> = world.pods.keys().cloned().collect();
     assert_eq!(pods, ["old-kafka-0", "old-kafka-1", "old-kafka-2"]);
+}
+
+#[test]
+fn listeners_are_as_safe_as_asked_for_and_the_status_tells_whom_to_trust() {
+    let mut world = quickstart();
+    edit_kafka(&mut world, |kafka| {
+        let listeners = serde_json::json!([
+            {"name": "plain", "port": 9092, "type": "internal", "tls": false},
+            {"name": "tls", "port": 9093, "type": "internal", "tls": true, "authentication": {"type": "tls"}},
+            {"name": "scram", "port": 9094, "type": "internal", "tls": true, "authentication": {"type": "scram-sha-512"}},
+        ]);
+        kafka.spec.kafka.listeners = serde_json::from_value(listeners).unwrap();
+    });
+    converge(&mut world);
+    let listeners = world.kafka.status.as_ref().unwrap().listeners.clone().unwrap();
+    assert_eq!(listeners[0].certificates, None);
+    for listener in &listeners[1..] {
+        let certificates = listener.certificates.clone().unwrap();
+        assert!(certificates[0].starts_with("-----BEGIN CERTIFICATE-----"), "{certificates:?}");
+    }
+    let discovery = &world.services["my-cluster-kafka-bootstrap"].meta.annotations["strimzi.io/discovery"];
+    assert!(discovery.contains("scram-sha-512"), "{discovery}");
 }

@@ -102,6 +102,13 @@ impl<'a> ConsoleTools<'a> {
         Ok(ids)
     }
 
+    /// Lets a user log in with a password.
+    pub async fn add_scram_user(&self, user: &str, password: &str) -> Result<()> {
+        let credentials = format!("SCRAM-SHA-512=[password={password}]");
+        let who = ["--alter", "--entity-type", "users", "--entity-name", user];
+        self.run("kafka-configs", &[&who[..], &["--add-config", &credentials]].concat(), "").await.map(drop)
+    }
+
     /// What `kafka-features` says of a feature.
     pub async fn feature(&self, name: &str) -> Result<String> {
         let features = self.run("kafka-features", &["describe"], "").await?;
@@ -167,17 +174,26 @@ impl<'a> ConsoleTools<'a> {
 #[derive(Debug, Clone)]
 pub struct Kcat {
     bootstrap: String,
+    options: Vec<String>,
 }
 
 impl Kcat {
     /// A client of the cluster at `bootstrap`.
     pub fn new(bootstrap: &str) -> Self {
-        Self { bootstrap: bootstrap.to_owned() }
+        Self { bootstrap: bootstrap.to_owned(), options: Vec::new() }
+    }
+
+    /// The same, with more settings, each as `key=value`.
+    pub fn with(mut self, options: &[String]) -> Self {
+        self.options.extend_from_slice(options);
+        self
     }
 
     async fn run(&self, arguments: &[&str], input: &str) -> Result<String> {
         let mut command = Command::new("timeout");
         command.args(["90", "kcat", "-b", &self.bootstrap]).args(arguments);
+        // The last word counts: these come after what a call sets by itself.
+        command.args(self.options.iter().flat_map(|option| ["-X", option.as_str()]));
         kubectl::text(&kubectl::output(&mut command, input).await?, &format!("kcat {}", arguments.join(" ")))
     }
 

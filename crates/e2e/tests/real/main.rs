@@ -12,4 +12,5 @@ mod quickstart;
 mod quorum;
 mod refusals;
 mod rolling;
+mod security;
 mod storage;

@@ -36,7 +36,7 @@ async fn a_cluster_that_asks_for_more_than_it_gets(scene: &Scene) -> Result<Clus
     let spec = &mut kafka["spec"];
     spec["kafka"]["listeners"] = json!([
         { "name": "plain", "port": 9092, "type": "internal", "tls": false },
-        { "name": "tls", "port": 9093, "type": "internal", "tls": true },
+        { "name": "outside", "port": 9093, "type": "nodeport", "tls": true },
     ]);
     spec["kafka"]["rack"] = json!({ "topologyKey": "topology.kubernetes.io/zone" });
     spec["kafka"]["config"]["advertised.listeners"] = json!("PLAINTEXT://nowhere:1");
@@ -48,7 +48,7 @@ async fn a_cluster_that_asks_for_more_than_it_gets(scene: &Scene) -> Result<Clus
 
     let warnings = warnings(status.conditions.as_ref());
     for (reason, name) in [
-        ("ListenerNotServed", "'tls'"),
+        ("ListenerNotServed", "'outside'"),
         ("NotSupportedYet", "spec.kafka.rack"),
         ("NotSupportedYet", "spec.entityOperator"),
         ("ForbiddenSettings", "advertised.listeners"),
