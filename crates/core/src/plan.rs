@@ -424,7 +424,11 @@ fn report_pools(
             (Some(problems), _) => Progress::Refused(problems.clone()),
             (None, Some(cluster)) => match cluster.pools.iter().find(|pool| pool.name == *name) {
                 Some(pool) => {
-                    status::progress(world, &Cluster { pools: vec![pool.clone()], ..cluster.clone() })
+                    let alone = Cluster { pools: vec![pool.clone()], ..cluster.clone() };
+                    match status::progress(world, &alone) {
+                        Progress::Ready if !plan.objects.is_empty() => Progress::Applying,
+                        progress => progress,
+                    }
                 }
                 None => continue,
             },
