@@ -95,7 +95,9 @@ impl<'a> Cluster<'a> {
     pub async fn until_ready(&self) -> Result<KafkaStatus> {
         self.until_status("Ready=True", STARTING, |kafka, status| {
             let current = status.observed_generation == kafka.metadata.generation;
-            (current && is_true(status, "Ready")).then(|| status.clone())
+            // While pods restart, the condition has a reason.
+            let at_rest = condition(status, "Ready").is_some_and(|ready| ready.reason.is_none());
+            (current && at_rest && is_true(status, "Ready")).then(|| status.clone())
         })
         .await
     }

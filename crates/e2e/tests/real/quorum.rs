@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
 use karst_api::KafkaNodePool;
-use karst_e2e::cluster::{Cluster, STARTING, is_true};
+use karst_core::names::CONTROLLER_ROLE_LABEL;
+use karst_e2e::cluster::{Cluster, STARTING, is_pod_ready, is_true};
 use karst_e2e::kafka_tools::ConsoleTools;
 use karst_e2e::load::under_load;
 use karst_e2e::manifests::{claims, kafka, pool};
 use karst_e2e::story::{Scene, story};
 use karst_e2e::{kubectl, wait};
+use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
@@ -139,6 +142,12 @@ async fn exchange_roles(cluster: &Cluster<'_>) -> Result<()> {
     cluster.create_pools(&[fresh]).await?;
     roles(&["broker"]).await?;
     until_voters(cluster, &[3, 4, 5]).await?;
-    cluster.until_pods_ready(6).await?;
+    let what = "brokers that were restarted without the role of controllers";
+    wait::until(scene.api::<Pod>(), cluster.watched(), what, STARTING, |pods| {
+        let votes = |pod: &Pod| pod.labels().get(CONTROLLER_ROLE_LABEL).is_some_and(|value| value == "true");
+        let done = |(name, pod): (&String, &Pod)| is_pod_ready(pod) && votes(pod) == name.contains("fresh");
+        (pods.len() == 6 && pods.iter().all(done)).then_some(())
+    })
+    .await?;
     cluster.until_ready().await.map(drop)
 }
