@@ -1,0 +1,204 @@
+//! What runs in pods: containers that start late, end in grace and crash, and the launcher that formats disks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use karst_core::ids::{DirectoryId, NodeId};
+use karst_core::membership::Voter;
+use karst_core::names::node_of_pod;
+use karst_core::quorum::InitialControllers;
+use karst_core::world::PodView;
+
+use crate::dice::Dice;
+use crate::kraft::{Disk, Quorum};
+use crate::kubernetes::ApiServer;
+
+/// How long things take, in milliseconds: least and most.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// From a pod's creation to its process.
+    pub start: (u64, u64),
+    /// From a pod's deletion to its end.
+    pub grace: (u64, u64),
+    /// From a crash to the next start.
+    pub restart: (u64, u64),
+}
+
+/// A pod as its kubelet knows it.
+#[derive(Debug, Clone)]
+struct Container {
+    name: String,
+    node: NodeId,
+    /// When it is to start, while it does not run.
+    starts: Option<u64>,
+    /// When it is gone, once it is to end.
+    ends: Option<u64>,
+    /// Has its process been stopped?
+    is_stopped: bool,
+}
+
+/// All kubelets.
+#[derive(Debug, Clone)]
+pub struct Kubelet {
+    containers: BTreeMap<String, Container>,
+    /// How long things take.
+    pub pace: Pace,
+    /// Directory ids that took part in the quorum, and whose disk is lost.
+    pub retired: BTreeSet<DirectoryId>,
+}
+
+impl Kubelet {
+    /// Kubelets that are this fast.
+    pub fn new(pace: Pace) -> Self {
+        Self { containers: BTreeMap::new(), pace, retired: BTreeSet::new() }
+    }
+
+    /// Time passes.
+    pub fn step(&mut self, now: u64, api: &mut ApiServer, quorum: &mut Quorum, dice: &mut Dice) {
+        let pods: Vec<Arc<PodView>> = api.pods().cloned().collect();
+        for pod in &pods {
+            self.step_pod(now, pod, api, quorum, dice);
+        }
+        for uid in api.collect_garbage() {
+            self.lose_disk(&uid, quorum);
+        }
+    }
+
+    fn step_pod(&mut self, now: u64, pod: &PodView, api: &mut ApiServer, quorum: &mut Quorum, dice: &mut Dice) {
+        let Some(node) = node_of_pod(&pod.meta.name) else { return };
+        let (start, grace) = (self.pace.start, self.pace.grace);
+        let container = self.containers.entry(pod.meta.uid.clone()).or_insert_with(|| Container {
+            name: pod.meta.name.clone(),
+            node,
+            starts: Some(now + dice.between(start.0, start.1)),
+            ends: None,
+            is_stopped: false,
+        });
+        if pod.meta.deleting {
+            let ends = *container.ends.get_or_insert_with(|| now + dice.between(grace.0, grace.1));
+            // The process ends first, some time before the pod is gone.
+            if !container.is_stopped && (now >= ends || dice.chance(300)) {
+                container.is_stopped = true;
+                if container.starts.is_none() {
+                    quorum.stop(node);
+                }
+            }
+            if now >= ends {
+                self.containers.remove(&pod.meta.uid);
+                self.lose_disk(&pod.meta.uid, quorum);
+                api.end_pod(&pod.meta.name);
+            }
+            return;
+        }
+        if container.starts.is_some_and(|starts| now >= starts) && self.start(pod, node, api, quorum, dice) {
+            if let Some(container) = self.containers.get_mut(&pod.meta.uid) {
+                container.starts = None;
+            }
+            api.edit_pod(&pod.meta.name, |pod| pod.phase = "Running".to_owned());
+        }
+        let ready = quorum.is_ready(node) && self.runs(&pod.meta.uid);
+        if ready != pod.ready {
+            let since = Some(crate::sim::timestamp(now));
+            api.edit_pod(&pod.meta.name, |pod| {
+                pod.ready = ready;
+                pod.since = since;
+            });
+        }
+    }
+
+    fn runs(&self, uid: &str) -> bool {
+        self.containers.get(uid).is_some_and(|container| container.starts.is_none() && !container.is_stopped)
+    }
+
+    /// Starts what is in the pod, if its claim and its settings are there.
+    fn start(
+        &mut self,
+        pod: &PodView,
+        node: NodeId,
+        api: &ApiServer,
+        quorum: &mut Quorum,
+        dice: &mut Dice,
+    ) -> bool {
+        let Some(settings) = api.settings(&pod.meta.name) else { return false };
+        let disk = match api.volume(&pod.meta.uid) {
+            None => pod.meta.uid.clone(),
+            Some(claim) => match api.claim(claim).filter(|claim| !claim.meta.deleting) {
+                Some(claim) => claim.meta.uid.clone(),
+                None => return false,
+            },
+        };
+        let has_role = |role: &str| {
+            let config = settings.get("server.config").map_or("", String::as_str);
+            let roles = config.lines().find_map(|line| line.strip_prefix("process.roles="));
+            roles.is_some_and(|roles| roles.split(',').any(|one| one.trim() == role))
+        };
+        let (controller, broker) = (has_role("controller"), has_role("broker"));
+        if !quorum.disks.contains_key(&disk) {
+            let formatted = self.format(node, controller, settings, quorum, dice);
+            quorum.disks.insert(disk.clone(), formatted);
+        }
+        quorum.start(node, &disk, controller, broker);
+        true
+    }
+
+    /// What the launcher does with an empty disk.
+    fn format(
+        &self,
+        node: NodeId,
+        controller: bool,
+        settings: &BTreeMap<String, String>,
+        quorum: &mut Quorum,
+        dice: &mut Dice,
+    ) -> Disk {
+        let text = |key: &str| settings.get(key).cloned().unwrap_or_default();
+        let cluster = text("cluster.id");
+        let listed = InitialControllers::parse(&text("initial.controllers")).ok();
+        let own = listed.as_ref().and_then(|list| list.get(node)).map(|own| own.directory);
+        if let (Some(list), Some(directory), true, "initial") =
+            (&listed, own, controller, text("storage.format").as_str())
+        {
+            let voters = list.iter().map(|one| Voter { node: one.node, directory: one.directory }).collect();
+            quorum.said.push(format!("node {node} formats its disk as one of the first voters"));
+            if self.retired.contains(&directory) && quorum.broken.is_none() {
+                quorum.broken = Some(format!(
+                    "node {node} lost its disk, and votes under its old directory id {directory} again"
+                ));
+            }
+            return Disk::formatted(directory, cluster, Some(Arc::new(voters)));
+        }
+        quorum.said.push(format!("node {node} formats its disk to join"));
+        loop {
+            if let Some(directory) = DirectoryId::from_bytes(dice.bytes()) {
+                return Disk::formatted(directory, cluster, None);
+            }
+        }
+    }
+
+    /// A disk is gone for good.
+    pub fn lose_disk(&mut self, disk: &str, quorum: &mut Quorum) {
+        if let Some(lost) = quorum.disks.remove(disk).filter(Disk::took_part) {
+            self.retired.insert(lost.directory);
+        }
+    }
+
+    /// The process of a node dies, and its container starts again after a while. Its disk may be gone by then.
+    pub fn crash(&mut self, node: NodeId, loses_disk: bool, now: u64, quorum: &mut Quorum, dice: &mut Dice) -> bool {
+        let (least, most) = self.pace.restart;
+        let running = self.containers.values_mut().find(|container| {
+            container.node == node && container.starts.is_none() && !container.is_stopped && container.ends.is_none()
+        });
+        let Some(container) = running else { return false };
+        container.starts = Some(now + dice.between(least, most));
+        let disk = quorum.processes.get(&node).map(|process| process.disk.clone());
+        quorum.stop(node);
+        if let Some(disk) = disk.filter(|_| loses_disk) {
+            self.lose_disk(&disk, quorum);
+        }
+        true
+    }
+
+    /// Forgets pods that are gone.
+    pub fn has(&self, pod: &str) -> bool {
+        self.containers.values().any(|container| container.name == pod)
+    }
+}
