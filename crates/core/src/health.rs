@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::ids::NodeId;
 use crate::names;
-use crate::world::{PartitionView, QuorumView, World};
+use crate::world::{PartitionView, QuorumView, Replica, World};
 
 /// How many partitions a message names before it only counts.
 const NAMED: usize = 10;
@@ -24,7 +24,17 @@ pub(crate) fn fetch_timeout(world: &World) -> Duration {
 pub(crate) fn caught_up_without(world: &World, quorum: &QuorumView, node: NodeId) -> BTreeSet<NodeId> {
     let limit = fetch_timeout(world);
     let voters = quorum.voters.iter().filter(|voter| voter.node != node && voter.is_caught_up(limit));
-    voters.map(|voter| voter.node).filter(|voter| is_up(world, *voter)).collect()
+    voters.filter(|voter| !is_replaced(quorum, voter)).map(|voter| voter.node).filter(|voter| is_up(world, *voter)).collect()
+}
+
+/// Does the node run on another disk than the one that votes? Its pod serves then, and its vote is lost: for a moment the
+/// disk that is gone still counts as caught up.
+pub(crate) fn is_replaced(quorum: &QuorumView, voter: &Replica) -> bool {
+    quorum.observers.iter().any(|observer| {
+        observer.node == voter.node
+            && observer.directory != voter.directory
+            && observer.behind.is_some_and(|behind| voter.behind.is_none_or(|lost| behind < lost))
+    })
 }
 
 /// Does the node's pod serve as a controller?

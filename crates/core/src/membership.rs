@@ -148,6 +148,7 @@ impl Comparison<'_> {
     /// Is it up, and does it have what the leader has?
     fn is_healthy(&self, replica: &Replica) -> bool {
         replica.is_caught_up(self.limit)
+            && !health::is_replaced(self.quorum, replica)
             && (health::is_up(self.world, replica.node) || self.quorum.leader == replica.node)
     }
 
