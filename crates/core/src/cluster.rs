@@ -48,6 +48,11 @@ impl Roles {
         self != Self::Controller
     }
 
+    /// The same, and vote.
+    pub(crate) fn with_controller(self) -> Self {
+        if self == Self::Broker { Self::Combined } else { self }
+    }
+
     /// The same, and serve.
     pub(crate) fn with_broker(self) -> Self {
         if self == Self::Controller { Self::Combined } else { self }
@@ -95,7 +100,7 @@ pub struct Pool {
     pub nodes: Vec<NodeId>,
     /// How many of them it asks for.
     pub wanted: usize,
-    /// Those of them that go as soon as they have left the quorum.
+    /// Those of them that leave the quorum, and then go, or stop being controllers.
     pub leaving: BTreeSet<NodeId>,
     /// The ids that belong to the pool: those of its nodes, and of nodes that are still on their way out.
     pub ids: Vec<NodeId>,

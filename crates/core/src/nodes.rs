@@ -24,6 +24,8 @@ pub(crate) struct Checked {
     pub(crate) pool: Pool,
     pub(crate) current: BTreeSet<NodeId>,
     pub(crate) replicas: usize,
+    /// Are its nodes to vote no longer, though they stay?
+    pub(crate) leaves_quorum: bool,
     pub(crate) annotations: BTreeMap<String, String>,
 }
 
@@ -57,6 +59,7 @@ pub(crate) fn settle(
         let run: BTreeSet<NodeId> =
             assignment.kept.iter().chain(&assignment.added).chain(&held).chain(&leaving).copied().collect();
         let ids: BTreeSet<NodeId> = run.iter().chain(still_there).copied().collect();
+        let leaving = if checked.leaves_quorum { run.clone() } else { leaving };
         let (nodes, ids) = (run.into_iter().collect(), ids.into_iter().collect());
         pools.push(Pool { nodes, ids, wanted, leaving, ..checked.pool });
     }

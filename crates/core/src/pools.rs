@@ -178,6 +178,9 @@ fn check(world: &World, wanted: &Wanted<'_>, resolved: &mut Resolved) -> Result<
     if roles.is_none() {
         problems.push(Problem::NoRoles);
     }
+    let leaves_quorum =
+        roles.is_some_and(|roles| roles::still_votes(world, wanted.name, roles, wanted.status, resolved));
+    let roles = roles.map(|roles| if leaves_quorum { roles.with_controller() } else { roles });
     let written = held_storage(world, wanted, &mut resolved.notices);
     let storage =
         Storage::parse(wanted.storage_field, &written).map_err(|problem| problems.push(problem)).ok();
@@ -194,6 +197,7 @@ fn check(world: &World, wanted: &Wanted<'_>, resolved: &mut Resolved) -> Result<
     Ok(Checked {
         current: current_ids(world, wanted).into_iter().collect(),
         replicas,
+        leaves_quorum,
         annotations: meta.and_then(|meta| meta.annotations.clone()).unwrap_or_default(),
         pool: Pool {
             name: wanted.name.to_owned(),

@@ -117,7 +117,8 @@ fn check_cluster(world: &World, pools: &[Pool], resolved: &mut Resolved) {
         return;
     }
     let has = |role: fn(Roles) -> bool| pools.iter().any(|pool| role(pool.roles) && pool.wanted > 0);
-    if !has(Roles::has_controller) {
+    let votes = |pool: &Pool| pool.nodes.iter().any(|node| !pool.leaving.contains(node));
+    if !pools.iter().any(|pool| pool.roles.has_controller() && pool.wanted > 0 && votes(pool)) {
         resolved.problems.push(Problem::NoController);
     }
     if !has(Roles::has_broker) {

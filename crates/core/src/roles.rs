@@ -1,8 +1,9 @@
 //! Which roles the nodes of a pool have: what the pool asks for, less what is not safe to do.
 //!
 //! A role is added at once. Brokers stop being brokers only when no partition lives on them. Controllers stop being
-//! controllers only in a quorum that lets them leave; that they have left before their pods restart is seen to by the
-//! restarts.
+//! controllers only in a quorum that lets them leave, and only after all of the pool have left it: until then their settings
+//! and pods are described as those of controllers, so that a node that crashes or is drained meanwhile comes back as the
+//! voter it is.
 
 use std::collections::BTreeSet;
 
@@ -51,6 +52,37 @@ pub(crate) fn held(
         Partitions::Some(why) => hold(why),
     }
     Some(asked.with_broker())
+}
+
+/// Do nodes of a pool vote, or may they, though it is to get these roles, without controllers?
+pub(crate) fn still_votes(
+    world: &World,
+    pool: &str,
+    roles: Roles,
+    status: Option<&api::KafkaNodePoolStatus>,
+    resolved: &mut Resolved,
+) -> bool {
+    let nodes = nodes(world, pool);
+    if roles.has_controller() || nodes.is_empty() || !quorum_is_dynamic(world) {
+        return false;
+    }
+    let were_controllers = current(world, pool, status).is_some_and(Roles::has_controller);
+    match &world.answers.quorum {
+        Answer::NotAsked => {
+            resolved.asks_quorum |= were_controllers;
+            were_controllers
+        }
+        Answer::Silent(why) if were_controllers => {
+            let (pool, nodes) = (pool.to_owned(), health::list(&nodes));
+            resolved.notices.push(Notice::QuorumUnknown { pool, nodes, why: why.clone() });
+            true
+        }
+        Answer::Silent(_) => false,
+        Answer::Known(quorum) => {
+            let votes = nodes.iter().any(|node| quorum.has_voter(*node));
+            votes || (were_controllers && !quorum.is_committed)
+        }
+    }
 }
 
 /// What is known of partitions on the nodes that are to stop being brokers.

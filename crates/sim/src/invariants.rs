@@ -59,7 +59,7 @@ impl Sim {
         }
         self.check_identity();
         let voters = self.quorum.committed_voters().len();
-        if voters > 0 && voters < self.watch.fewest {
+        if self.watch.last_fault == 0 && voters > 0 && voters < self.watch.fewest {
             self.fail(format!("only {voters} vote, and never fewer than {} should", self.watch.fewest));
         }
     }

@@ -107,6 +107,7 @@ pub fn run(start: &Start, scenario: &Scenario, seed: u64, faults: &Faults, tells
     sim.agenda = scenario.steps.clone().into();
     sim.story = tells.then(Vec::new);
     sim.watch.fewest = scenario.fewest;
+    sim.watch.last_fault = 0;
     if sim.agenda.front().is_some_and(|step| step.when == When::AtRest) {
         sim.edit();
     }
