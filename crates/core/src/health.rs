@@ -24,7 +24,11 @@ pub(crate) fn fetch_timeout(world: &World) -> Duration {
 pub(crate) fn caught_up_without(world: &World, quorum: &QuorumView, node: NodeId) -> BTreeSet<NodeId> {
     let limit = fetch_timeout(world);
     let voters = quorum.voters.iter().filter(|voter| voter.node != node && voter.is_caught_up(limit));
-    voters.filter(|voter| !is_replaced(quorum, voter)).map(|voter| voter.node).filter(|voter| is_up(world, *voter)).collect()
+    voters
+        .filter(|voter| !is_replaced(quorum, voter))
+        .map(|voter| voter.node)
+        .filter(|voter| is_up(world, *voter))
+        .collect()
 }
 
 /// Does the node run on another disk than the one that votes? Its pod serves then, and its vote is lost: for a moment the

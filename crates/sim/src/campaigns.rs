@@ -116,7 +116,8 @@ fn difference(calm: &Report, report: &Report) -> Option<String> {
         return Some(format!("it ended as {:?}, not as {:?}", report.end, calm.end));
     }
     let counted = |counts: &BTreeMap<(Kind, String), usize>| {
-        let matter = counts.iter().filter(|((kind, _), _)| matches!(kind, Kind::Pod | Kind::Claim | Kind::PodSet));
+        let matter =
+            counts.iter().filter(|((kind, _), _)| matches!(kind, Kind::Pod | Kind::Claim | Kind::PodSet));
         matter.map(|(key, count)| (key.clone(), *count)).collect::<BTreeMap<_, _>>()
     };
     for (what, calm, seen) in [
@@ -148,7 +149,12 @@ pub fn random_faults(seed: u64) -> Faults {
 }
 
 /// Campaign (d): random faults, one seed.
-pub fn random(starts: &mut Starts, scenarios: &[Scenario], seed: u64, tells: bool) -> Option<(Report, Finding)> {
+pub fn random(
+    starts: &mut Starts,
+    scenarios: &[Scenario],
+    seed: u64,
+    tells: bool,
+) -> Option<(Report, Finding)> {
     let (report, scenario) = random_run(starts, scenarios, seed, tells)?;
     let what = report.broken.clone().unwrap_or_default();
     let finding = finding(scenario, seed, None, what, report.story.clone());
@@ -185,7 +191,8 @@ pub fn random_many(
         let Some((report, mut finding)) = random(starts, scenarios, seed, false) else { continue };
         tally.count(&report);
         if report.broken.is_some() {
-            finding.story = random(starts, scenarios, seed, true).map(|(_, told)| told.story).unwrap_or_default();
+            finding.story =
+                random(starts, scenarios, seed, true).map(|(_, told)| told.story).unwrap_or_default();
             tally.findings.push(finding);
             if tally.findings.len() >= most {
                 break;

@@ -16,7 +16,7 @@ use crate::kraft::majority;
 use crate::sim::Sim;
 
 /// How long a crash excuses what it could have caused.
-const EXCUSE: u64 = 20_000;
+const EXCUSE: u64 = 6_000;
 
 /// What was seen so far.
 #[derive(Debug, Clone, Default)]
@@ -86,10 +86,11 @@ impl Sim {
             self.fail(format!("pod {pod} goes, or loses the controller role, and its node votes"));
         }
         if stop == Stop::Removal
-            && let Some(partition) = self.partitions.iter().find(|one| one.replicas.contains(&node)) {
-                let what = format!("pod {pod} goes, and partition {partition} lives there");
-                self.fail(what);
-            }
+            && let Some(partition) = self.partitions.iter().find(|one| one.replicas.contains(&node))
+        {
+            let what = format!("pod {pod} goes, and partition {partition} lives there");
+            self.fail(what);
+        }
         if self.is_excused() {
             return;
         }
@@ -150,7 +151,8 @@ impl Sim {
     /// The operator deletes a claim whose node is gone.
     pub fn check_claim_removal(&mut self, claim: &str) {
         let Some(view) = self.api.claim(claim).cloned() else { return };
-        let is_disposable = view.meta.annotations.get(DELETE_CLAIM_ANNOTATION).is_some_and(|value| value == "true");
+        let is_disposable =
+            view.meta.annotations.get(DELETE_CLAIM_ANNOTATION).is_some_and(|value| value == "true");
         let pod = view.meta.labels.get(karst_core::names::POD_NAME_LABEL).cloned().unwrap_or_default();
         let is_wanted = self.api.pod_sets().any(|set| set.pods.contains_key(&pod));
         if !is_disposable || is_wanted || self.api.pod(&pod).is_some() {

@@ -236,7 +236,8 @@ impl Quorum {
         let office = self.leader().and_then(|leader| leader.office.as_ref());
         let is_caught_up = office.is_none_or(|office| {
             let caught_up = office.followers.get(voter).and_then(|follower| follower.caught_up);
-            process.office.is_some() || caught_up.is_some_and(|at| self.now.saturating_sub(at) < FETCH_TIMEOUT)
+            process.office.is_some()
+                || caught_up.is_some_and(|at| self.now.saturating_sub(at) < FETCH_TIMEOUT)
         });
         is_same && is_caught_up
     }
@@ -258,7 +259,8 @@ impl Quorum {
 
     /// Leaders that lost their followers, or left the quorum, give up their office.
     fn resign(&mut self) {
-        let ends: Vec<NodeId> = self.leaders().filter(|leader| self.must_resign(leader)).map(|one| one.node).collect();
+        let ends: Vec<NodeId> =
+            self.leaders().filter(|leader| self.must_resign(leader)).map(|one| one.node).collect();
         for node in ends {
             self.said.push(format!("node {node} gives up its office"));
             self.end_office(node);
@@ -301,7 +303,8 @@ impl Quorum {
 
     /// Everybody copies from the newest leader, and cuts off what it does not have.
     fn fetch(&mut self, dice: &mut Dice) {
-        let nodes: Vec<NodeId> = self.processes.values().filter(|one| one.office.is_none()).map(|one| one.node).collect();
+        let nodes: Vec<NodeId> =
+            self.processes.values().filter(|one| one.office.is_none()).map(|one| one.node).collect();
         for node in nodes {
             if dice.chance(900) {
                 self.fetch_one(node, dice);
@@ -348,7 +351,8 @@ impl Quorum {
             }
         }
         if let Some(office) = self.processes.get_mut(&leader).and_then(|leader| leader.office.as_mut()) {
-            let follower = office.followers.entry(own).or_insert(Follower { has: 0, fetched: now, caught_up: None });
+            let follower =
+                office.followers.entry(own).or_insert(Follower { has: 0, fetched: now, caught_up: None });
             follower.has = upto;
             follower.fetched = now;
             if upto == has {
@@ -395,7 +399,9 @@ impl Quorum {
     fn remember(&mut self, node: NodeId, upto: usize) {
         let Some(disk) = self.processes.get(&node).and_then(|leader| self.disk_of(leader)) else { return };
         let log = disk.log[..upto].to_vec();
-        for (index, record) in log.into_iter().enumerate().skip(self.history.len().min(upto).saturating_sub(1)) {
+        for (index, record) in
+            log.into_iter().enumerate().skip(self.history.len().min(upto).saturating_sub(1))
+        {
             match self.history.get(index) {
                 Some(known) if *known != record => {
                     self.fail(format!(

@@ -27,7 +27,6 @@ pub struct Pace {
 /// A pod as its kubelet knows it.
 #[derive(Debug, Clone)]
 struct Container {
-    name: String,
     node: NodeId,
     /// When it is to start, while it does not run.
     starts: Option<u64>,
@@ -64,11 +63,17 @@ impl Kubelet {
         }
     }
 
-    fn step_pod(&mut self, now: u64, pod: &PodView, api: &mut ApiServer, quorum: &mut Quorum, dice: &mut Dice) {
+    fn step_pod(
+        &mut self,
+        now: u64,
+        pod: &PodView,
+        api: &mut ApiServer,
+        quorum: &mut Quorum,
+        dice: &mut Dice,
+    ) {
         let Some(node) = node_of_pod(&pod.meta.name) else { return };
         let (start, grace) = (self.pace.start, self.pace.grace);
         let container = self.containers.entry(pod.meta.uid.clone()).or_insert_with(|| Container {
-            name: pod.meta.name.clone(),
             node,
             starts: Some(now + dice.between(start.0, start.1)),
             ends: None,
@@ -174,6 +179,12 @@ impl Kubelet {
         }
     }
 
+    /// Is nothing about to start or to end?
+    pub fn is_settled(&self, now: u64) -> bool {
+        let later = |time: Option<u64>| time.is_some_and(|time| time > now);
+        !self.containers.values().any(|container| later(container.starts) || later(container.ends))
+    }
+
     /// A disk is gone for good.
     pub fn lose_disk(&mut self, disk: &str, quorum: &mut Quorum) {
         if let Some(lost) = quorum.disks.remove(disk).filter(Disk::took_part) {
@@ -181,24 +192,18 @@ impl Kubelet {
         }
     }
 
-    /// The process of a node dies, and its container starts again after a while. Its disk may be gone by then.
-    pub fn crash(&mut self, node: NodeId, loses_disk: bool, now: u64, quorum: &mut Quorum, dice: &mut Dice) -> bool {
+    /// The process of a node dies, and its container starts again after this long, or after a while.
+    pub fn crash(&mut self, node: NodeId, down: Option<u64>, now: u64, quorum: &mut Quorum, dice: &mut Dice) {
         let (least, most) = self.pace.restart;
-        let running = self.containers.values_mut().find(|container| {
-            container.node == node && container.starts.is_none() && !container.is_stopped && container.ends.is_none()
-        });
-        let Some(container) = running else { return false };
-        container.starts = Some(now + dice.between(least, most));
-        let disk = quorum.processes.get(&node).map(|process| process.disk.clone());
-        quorum.stop(node);
-        if let Some(disk) = disk.filter(|_| loses_disk) {
-            self.lose_disk(&disk, quorum);
+        let running = self
+            .containers
+            .values_mut()
+            .find(|container| container.node == node && container.ends.is_none() && !container.is_stopped);
+        let Some(container) = running else { return };
+        if container.starts.is_none() {
+            quorum.stop(node);
         }
-        true
-    }
-
-    /// Forgets pods that are gone.
-    pub fn has(&self, pod: &str) -> bool {
-        self.containers.values().any(|container| container.name == pod)
+        let starts = now + down.unwrap_or_else(|| dice.between(least, most));
+        container.starts = Some(container.starts.map_or(starts, |before| before.max(starts)));
     }
 }

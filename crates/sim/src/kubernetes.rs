@@ -293,7 +293,8 @@ impl ApiServer {
 
     /// All claims.
     pub fn claims(&self) -> impl Iterator<Item = &Arc<ClaimView>> {
-        self.all(Kind::Claim).filter_map(|item| if let Item::Claim(claim) = item { Some(claim) } else { None })
+        self.all(Kind::Claim)
+            .filter_map(|item| if let Item::Claim(claim) = item { Some(claim) } else { None })
     }
 
     /// All pod sets.

@@ -34,8 +34,10 @@ fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let mut out = std::io::stdout().lock();
     let all = scenarios::all();
-    let chosen: Vec<_> =
-        all.into_iter().filter(|one| arguments.scenario.as_deref().is_none_or(|name| name == one.name)).collect();
+    let chosen: Vec<_> = all
+        .into_iter()
+        .filter(|one| arguments.scenario.as_deref().is_none_or(|name| name == one.name))
+        .collect();
     let mut starts = Starts::default();
     if let Some(seed) = arguments.replay {
         if let Some((_, finding)) = campaigns::random(&mut starts, &chosen, seed, true) {
@@ -49,7 +51,13 @@ fn main() -> anyhow::Result<()> {
     if arguments.campaign == "a" {
         for scenario in &chosen {
             let found = campaigns::crash_every_call(&mut starts, scenario, arguments.from, 1);
-            writeln!(out, "{:<40} {:>6} runs {:>4} findings", scenario.name, found.runs, found.findings.len())?;
+            writeln!(
+                out,
+                "{:<40} {:>6} runs {:>4} findings",
+                scenario.name,
+                found.runs,
+                found.findings.len()
+            )?;
             tally.add(found);
         }
     } else {

@@ -305,10 +305,12 @@ impl Operator {
         let is_up = |sim: &Sim, hosts: &[String]| {
             hosts.iter().any(|host| {
                 let pod = host.split('.').next().unwrap_or_default();
-                karst_core::names::node_of_pod(pod).is_some_and(|node| sim.quorum.processes.contains_key(&node))
+                karst_core::names::node_of_pod(pod)
+                    .is_some_and(|node| sim.quorum.processes.contains_key(&node))
             })
         };
-        let is_silent = |sim: &mut Sim| sim.is_stormy() && sim.faults.silence > 0 && sim.dice.chance(sim.faults.silence);
+        let is_silent =
+            |sim: &mut Sim| sim.is_stormy() && sim.faults.silence > 0 && sim.dice.chance(sim.faults.silence);
         let silence = || "no answer".to_owned();
         if !questions.quorum.is_empty() {
             let reached = is_up(sim, &questions.quorum) && !is_silent(sim);
@@ -335,7 +337,11 @@ impl Operator {
     }
 
     /// Goes on after a failure, and remembers it; a crash ends everything.
-    fn note(&mut self, failures: &mut Vec<Failure>, does: impl FnOnce(&mut Self) -> Called<()>) -> Called<()> {
+    fn note(
+        &mut self,
+        failures: &mut Vec<Failure>,
+        does: impl FnOnce(&mut Self) -> Called<()>,
+    ) -> Called<()> {
         match does(self) {
             Err(End::Failed(failure)) => failures.push(failure),
             Err(End::Crash) => return Err(End::Crash),
@@ -533,7 +539,8 @@ impl Operator {
             sim,
             || format!("takes the mark off pod set {set}"),
             |sim| {
-                let edited = sim.api.edit_set(set, |set| drop(set.meta.annotations.remove(MANUAL_ROLL_ANNOTATION)));
+                let edited =
+                    sim.api.edit_set(set, |set| drop(set.meta.annotations.remove(MANUAL_ROLL_ANNOTATION)));
                 edited.ok_or(Failure::Missing)
             },
         )?;
@@ -550,7 +557,8 @@ impl Operator {
         sim.tell(|| format!("operator  restarts {pod}, because {}", causes.join(", ")));
         self.delete_checked(sim, Kind::Pod, pod, &restart.uid, |sim| sim.check_stop(pod, Stop::Restart))?;
         let seen = self.cache.get_mut(&(Kind::Pod, pod.clone()));
-        if let Some(Stored { item: Item::Pod(seen), .. }) = seen.filter(|seen| seen.item.uid() == restart.uid) {
+        if let Some(Stored { item: Item::Pod(seen), .. }) = seen.filter(|seen| seen.item.uid() == restart.uid)
+        {
             Arc::make_mut(seen).meta.deleting = true;
         }
         Ok(())
@@ -606,8 +614,11 @@ impl Operator {
     }
 
     fn remember(&mut self, sim: &Sim, change: &Change, why: String) {
-        let before =
-            self.trouble.as_ref().filter(|(trouble, _)| trouble.change == *change).map_or(0, |(_, times)| *times);
+        let before = self
+            .trouble
+            .as_ref()
+            .filter(|(trouble, _)| trouble.change == *change)
+            .map_or(0, |(_, times)| *times);
         let pause = (300_u64 << before.min(10)).min(5_000);
         let trouble = Trouble { change: change.clone(), why, until: timestamp(sim.now + pause) };
         self.trouble = Some((trouble, before + 1));
@@ -629,7 +640,8 @@ impl Operator {
     }
 
     fn keep_set(&mut self, sim: &mut Sim, name: &str) -> Called<()> {
-        let Some(Stored { item: Item::PodSet(set), .. }) = self.cache.get(&(Kind::PodSet, name.to_owned())) else {
+        let Some(Stored { item: Item::PodSet(set), .. }) = self.cache.get(&(Kind::PodSet, name.to_owned()))
+        else {
             return Ok(());
         };
         let set = Arc::clone(set);
@@ -696,7 +708,8 @@ fn is_going(stored: &Stored) -> bool {
 fn details(object: &Object) -> String {
     match object {
         Object::PodSet(set) => {
-            let names: Vec<_> = set.spec.pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
+            let names: Vec<_> =
+                set.spec.pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
             format!(": {}", names.join(", "))
         }
         Object::ConfigMap(map) => {
@@ -712,7 +725,9 @@ fn said(patch: &serde_json::Value) -> String {
     let conditions = patch["conditions"].as_array().cloned().unwrap_or_default();
     let text: Vec<_> = conditions
         .iter()
-        .map(|one| format!("{}={} {}", one["type"], one["status"], one["message"].as_str().unwrap_or_default()))
+        .map(|one| {
+            format!("{}={} {}", one["type"], one["status"], one["message"].as_str().unwrap_or_default())
+        })
         .collect();
     if text.is_empty() { String::new() } else { format!(": {}", text.join("; ").replace('"', "")) }
 }

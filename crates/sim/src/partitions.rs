@@ -14,8 +14,12 @@ pub fn step(partitions: &mut [PartitionView], quorum: &Quorum, now: u64, dice: &
     if quorum.leader().is_none() {
         return;
     }
-    let serving: BTreeSet<NodeId> =
-        quorum.processes.values().filter(|process| process.serves.is_some()).map(|process| process.node).collect();
+    let serving: BTreeSet<NodeId> = quorum
+        .processes
+        .values()
+        .filter(|process| process.serves.is_some())
+        .map(|process| process.node)
+        .collect();
     let settled: BTreeSet<NodeId> = quorum
         .processes
         .values()
@@ -31,8 +35,12 @@ pub fn step(partitions: &mut [PartitionView], quorum: &Quorum, now: u64, dice: &
             }
         }
         let has_leader = partition.in_sync.iter().any(|node| serving.contains(node));
-        let back: Vec<NodeId> =
-            partition.replicas.intersection(&settled).filter(|node| !partition.in_sync.contains(node)).copied().collect();
+        let back: Vec<NodeId> = partition
+            .replicas
+            .intersection(&settled)
+            .filter(|node| !partition.in_sync.contains(node))
+            .copied()
+            .collect();
         for node in back {
             if has_leader && dice.chance(100) {
                 partition.in_sync.insert(node);

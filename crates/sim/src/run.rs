@@ -88,7 +88,11 @@ impl Start {
         let sim = &self.sim;
         let last = [sim.api.changed, self.operator.acted, began, sim.faults.until];
         let last = last.into_iter().max().unwrap_or_default();
-        self.operator.is_idle() && sim.api.is_told() && sim.next.is_none() && sim.now > last + REST
+        self.operator.is_idle()
+            && sim.kubelet.is_settled(sim.now)
+            && sim.api.is_told()
+            && sim.next.is_none()
+            && sim.now > last + REST
     }
 }
 
@@ -126,7 +130,11 @@ fn conclude(mut start: Start, scenario: &Scenario) -> Report {
         if end.voters != scenario.voters {
             start.sim.fail(format!("in the end {:?} vote, not {:?}", end.voters, scenario.voters));
         } else if scenario.ready.is_some_and(|wanted| wanted != ready || wanted != end.pods.len()) {
-            start.sim.fail(format!("in the end {ready} of {} pods are ready, not {:?}", end.pods.len(), scenario.ready));
+            start.sim.fail(format!(
+                "in the end {ready} of {} pods are ready, not {:?}",
+                end.pods.len(),
+                scenario.ready
+            ));
         }
     }
     let sim = start.sim;
@@ -141,9 +149,10 @@ fn conclude(mut start: Start, scenario: &Scenario) -> Report {
 }
 
 fn end_state(sim: &Sim) -> EndState {
-    let pods = sim.api.pods().map(|pod| {
-        (pod.meta.name.clone(), (pod.runs_controller(), pod.runs_broker(), pod.ready))
-    });
+    let pods = sim
+        .api
+        .pods()
+        .map(|pod| (pod.meta.name.clone(), (pod.runs_controller(), pod.runs_broker(), pod.ready)));
     let formats = sim.api.all(Kind::ConfigMap).filter_map(|item| match item {
         Item::ConfigMap(map) => Some((map.meta.name.clone(), map.storage_format.clone())),
         _ => None,

@@ -31,6 +31,8 @@ pub enum Edit {
     Crash(i32),
     /// All processes die and start again.
     PowerCut,
+    /// A process dies, and stays away for so many milliseconds.
+    Down(i32, u64),
     /// A process dies, and its disk is gone.
     LoseDisk(i32),
     /// Somebody deletes a pod.
@@ -61,7 +63,12 @@ impl Edit {
     pub fn is_fault(&self) -> bool {
         matches!(
             self,
-            Self::Crash(_) | Self::PowerCut | Self::LoseDisk(_) | Self::DeletePod(_) | Self::DeletePodAndClaim(_)
+            Self::Crash(_)
+                | Self::Down(..)
+                | Self::PowerCut
+                | Self::LoseDisk(_)
+                | Self::DeletePod(_)
+                | Self::DeletePodAndClaim(_)
         )
     }
 
@@ -100,12 +107,13 @@ impl Edit {
                     set.meta.annotations.insert(MANUAL_ROLL_ANNOTATION.to_owned(), "true".to_owned());
                 });
             }
-            Self::Crash(node) => crash(sim, *node, false),
-            Self::LoseDisk(node) => crash(sim, *node, true),
+            Self::Crash(node) => crash(sim, *node, None),
+            Self::Down(node, millis) => crash(sim, *node, Some(*millis)),
+            Self::LoseDisk(node) => lose_disk(sim, *node),
             Self::PowerCut => {
                 let nodes: Vec<NodeId> = sim.quorum.processes.keys().copied().collect();
                 for node in nodes {
-                    crash(sim, node.0, false);
+                    crash(sim, node.0, None);
                 }
             }
             Self::DeletePod(node) => delete_pod(sim, *node),
@@ -138,8 +146,17 @@ fn delete_pod(sim: &mut Sim, node: i32) {
     let _ = sim.api.delete(Kind::Pod, &name, &uid);
 }
 
-fn crash(sim: &mut Sim, node: i32, loses_disk: bool) {
-    sim.kubelet.crash(NodeId(node), loses_disk, sim.now, &mut sim.quorum, &mut sim.dice);
+fn crash(sim: &mut Sim, node: i32, down: Option<u64>) {
+    sim.kubelet.crash(NodeId(node), down, sim.now, &mut sim.quorum, &mut sim.dice);
+}
+
+/// The disk of a node's pod is gone, whether its process runs or not.
+fn lose_disk(sim: &mut Sim, node: i32) {
+    let Some(pod) = pod_of(sim, node).and_then(|name| sim.api.pod(&name).cloned()) else { return };
+    let claim = sim.api.volume(&pod.meta.uid).and_then(|claim| sim.api.claim(claim));
+    let disk = claim.map_or_else(|| pod.meta.uid.clone(), |claim| claim.meta.uid.clone());
+    crash(sim, node, None);
+    sim.kubelet.lose_disk(&disk, &mut sim.quorum);
 }
 
 /// When a step comes.
@@ -200,7 +217,9 @@ const BOTH: &[Role] = &[Role::Controller, Role::Broker];
 
 fn pool(name: &str, replicas: i32, roles: &[Role], disks: Disks) -> Option<api::KafkaNodePool> {
     let storage = match disks {
-        Disks::Disposable => serde_json::json!({"type": "persistent-claim", "size": "1Gi", "deleteClaim": true}),
+        Disks::Disposable => {
+            serde_json::json!({"type": "persistent-claim", "size": "1Gi", "deleteClaim": true})
+        }
         Disks::Kept => serde_json::json!({"type": "persistent-claim", "size": "1Gi"}),
         Disks::Ephemeral => serde_json::json!({"type": "ephemeral"}),
     };
@@ -228,10 +247,16 @@ pub fn begin(sim: &mut Sim, base: Base) {
         Base::Nothing | Base::Whole => {
             &[("brokers", 3, BROKER, Disks::Disposable), ("controllers", 3, CONTROLLER, Disks::Kept)]
         }
-        Base::Small => &[("brokers", 1, BROKER, Disks::Disposable), ("controllers", 3, CONTROLLER, Disks::Disposable)],
-        Base::Ephemeral => &[("brokers", 1, BROKER, Disks::Ephemeral), ("controllers", 3, CONTROLLER, Disks::Ephemeral)],
+        Base::Small => {
+            &[("brokers", 1, BROKER, Disks::Disposable), ("controllers", 3, CONTROLLER, Disks::Disposable)]
+        }
+        Base::Ephemeral => {
+            &[("brokers", 1, BROKER, Disks::Ephemeral), ("controllers", 3, CONTROLLER, Disks::Ephemeral)]
+        }
         Base::Combined => &[("both", 3, BOTH, Disks::Kept)],
-        Base::Spare => &[("brokers", 4, BROKER, Disks::Disposable), ("controllers", 1, CONTROLLER, Disks::Kept)],
+        Base::Spare => {
+            &[("brokers", 4, BROKER, Disks::Disposable), ("controllers", 1, CONTROLLER, Disks::Kept)]
+        }
     };
     if let Some(kafka) = kafka() {
         sim.api.create_kafka(kafka);
@@ -309,7 +334,10 @@ pub fn all() -> Vec<Scenario> {
     let pool_of = |name, replicas, roles| AddPool(name, replicas, roles, Disks::Disposable);
     vec![
         Story::new("create", Nothing).ends(&[3, 4, 5], 6),
-        Story::new("controllers-3-5", Small).then(Scale("controllers", 5)).never_below(3).ends(&[1, 2, 3, 4, 5], 6),
+        Story::new("controllers-3-5", Small)
+            .then(Scale("controllers", 5))
+            .never_below(3)
+            .ends(&[1, 2, 3, 4, 5], 6),
         Story::new("controllers-3-5-3", Small)
             .then(Scale("controllers", 5))
             .then(Scale("controllers", 3))
@@ -324,7 +352,10 @@ pub fn all() -> Vec<Scenario> {
             .after(500, 8_000, Scale("controllers", 3))
             .never_below(3)
             .ends(&[1, 2, 3], 4),
-        Story::new("pool-added", Small).then(pool_of("more", 2, CONTROLLER)).never_below(3).ends(&[1, 2, 3, 4, 5], 6),
+        Story::new("pool-added", Small)
+            .then(pool_of("more", 2, CONTROLLER))
+            .never_below(3)
+            .ends(&[1, 2, 3, 4, 5], 6),
         Story::new("pool-replaced", Small)
             .then(pool_of("fresh", 3, CONTROLLER))
             .and(DeletePool("controllers"))
@@ -357,14 +388,21 @@ pub fn all() -> Vec<Scenario> {
             .then(Scale("brokers", 3))
             .ends(&[4], 4),
         Story::new("broker-with-partitions-stays", Spare).then(Scale("brokers", 2)).ends(&[4], 5 - 1),
-        Story::new("configuration", Whole).then(Configure("num.io.threads", 3)).never_below(3).ends(&[3, 4, 5], 6),
+        Story::new("configuration", Whole)
+            .then(Configure("num.io.threads", 3))
+            .never_below(3)
+            .ends(&[3, 4, 5], 6),
         Story::new("configuration-combined", Combined)
             .then(Configure("num.io.threads", 3))
             .never_below(3)
             .ends(&[0, 1, 2], 3),
         Story::new("manual-roll", Whole).then(Roll("brokers")).and(Roll("controllers")).ends(&[3, 4, 5], 6),
         Story::new("controller-emptied", Small).then(Empty(2)).ends(&[1, 2, 3], 4),
-        Story::new("controllers-emptied", Small).then(Empty(1)).and(Empty(2)).and(Empty(3)).ends(&[1, 2, 3], 4),
+        Story::new("controllers-emptied", Small)
+            .then(Empty(1))
+            .and(Empty(2))
+            .and(Empty(3))
+            .ends(&[1, 2, 3], 4),
         Story::new("broker-emptied", Whole).then(Empty(1)).ends(&[3, 4, 5], 6),
         Story::new("disk-lost", Small).then(LoseDisk(2)).ends(&[1, 2, 3], 4),
         Story::new("disk-lost-ephemeral", Ephemeral).then(DeletePod(2)).ends(&[1, 2, 3], 4),
@@ -386,6 +424,16 @@ pub fn all() -> Vec<Scenario> {
             .and(Roles("both", BROKER))
             .after(0, 10_000, PowerCut)
             .ends(&[3, 4, 5], 6),
+        Story::new("scaled-down-while-two-are-down", Small)
+            .then(Scale("controllers", 5))
+            .then(Down(1, 90_000))
+            .and(Down(2, 90_000))
+            .after(10_000, 20_000, Scale("controllers", 3))
+            .ends(&[1, 2, 3], 4),
+        Story::new("configured-while-one-is-down", Small)
+            .then(Down(2, 60_000))
+            .after(8_000, 20_000, Configure("num.io.threads", 3))
+            .ends(&[1, 2, 3], 4),
         Story::new("power-cut", Whole).then(PowerCut).ends(&[3, 4, 5], 6),
     ]
 }

@@ -172,17 +172,23 @@ impl Sim {
             return;
         }
         let happens = |sim: &mut Self, often: u64| often > 0 && sim.dice.roll() % 10_000 < often;
-        if happens(self, self.faults.crashes) && let Some(node) = self.any_node() {
+        if happens(self, self.faults.crashes)
+            && let Some(node) = self.any_node()
+        {
             Edit::Crash(node.0).befall(self);
         }
         if happens(self, self.faults.power_cuts) {
             Edit::PowerCut.befall(self);
         }
-        if happens(self, self.faults.disks) && let Some(node) = self.any_node()
-            && self.can_lose_disk(node) {
-                Edit::LoseDisk(node.0).befall(self);
-            }
-        if happens(self, self.faults.deletions) && let Some(node) = self.any_node() {
+        if happens(self, self.faults.disks)
+            && let Some(node) = self.any_node()
+            && self.can_lose_disk(node)
+        {
+            Edit::LoseDisk(node.0).befall(self);
+        }
+        if happens(self, self.faults.deletions)
+            && let Some(node) = self.any_node()
+        {
             Edit::DeletePod(node.0).befall(self);
         }
     }
@@ -200,7 +206,8 @@ impl Sim {
             let others = voters.iter().filter(|voter| voter.node != node);
             self.quorum.healthy(others) >= crate::kraft::majority(voters.len())
         };
-        let data = self.partitions.iter().all(|partition| partition.in_sync.iter().any(|other| *other != node));
+        let data =
+            self.partitions.iter().all(|partition| partition.in_sync.iter().any(|other| *other != node));
         !voters.is_empty() && enough(&voters) && enough(&newest) && data
     }
 
