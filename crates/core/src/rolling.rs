@@ -296,7 +296,7 @@ impl Choice<'_> {
     fn quorum_obstacle(&self, due: &Due<'_>) -> Option<String> {
         let quorum = match &self.world.answers.quorum {
             Answer::Known(quorum) => quorum,
-            _ if self.is_given_up(due.pod) => return None,
+            _ if self.is_given_up(due.pod) && !due.wants_empty_disks() => return None,
             Answer::Silent(why) => return Some(format!("the quorum does not answer ({why})")),
             Answer::NotAsked => return Some("the quorum was not asked".to_owned()),
         };
@@ -307,13 +307,18 @@ impl Choice<'_> {
             return Some("it still votes in the quorum, and has to leave it first".to_owned());
         }
         let others = health::caught_up_without(self.world, quorum, due.node.id);
-        let needed = health::needed_to_restart(quorum.voters.len());
+        // A vote that is lost with its disk does not come back: then a majority must be left, however few voters there are.
+        let needed = match due.wants_empty_disks() {
+            true => health::majority(quorum.voters.len()),
+            false => health::needed_to_restart(quorum.voters.len()),
+        };
         if others.len() >= needed {
             return None;
         }
         let votes = quorum.voters.iter().find(|voter| voter.node == due.node.id);
         let limit = health::fetch_timeout(self.world);
-        if votes.is_some_and(|voter| !voter.is_caught_up(limit)) && !due.pod.ready {
+        let is_of_no_use = votes.is_some_and(|voter| !voter.is_caught_up(limit)) && !due.pod.ready;
+        if is_of_no_use && !due.wants_empty_disks() {
             return None;
         }
         Some(format!(
