@@ -247,6 +247,28 @@ impl Quorum {
         voters.into_iter().filter(|voter| self.is_healthy(voter)).count()
     }
 
+    /// Every process and what is on its disk, for people.
+    pub fn picture(&self) -> Vec<String> {
+        let of = |process: &Process| {
+            let Some(disk) = self.disk_of(process) else {
+                return format!("node {} has no disk", process.node);
+            };
+            let voters: Vec<_> =
+                disk.voters().iter().flat_map(|all| all.iter().map(ToString::to_string)).collect();
+            format!(
+                "node {} (directory {}): leads {}, controller {}, term {}, {} records, knows the voters {}",
+                process.node,
+                disk.directory,
+                process.office.is_some(),
+                process.controller,
+                disk.epoch,
+                disk.log.len(),
+                voters.join(", ")
+            )
+        };
+        self.processes.values().map(of).collect()
+    }
+
     /// Time passes.
     pub fn step(&mut self, now: u64, dice: &mut Dice) {
         self.now = now;
@@ -453,7 +475,10 @@ impl Quorum {
         let Some(process) = self.processes.get(&node) else { return };
         let (Some(disk), Some(own)) = (self.disk_of(process), self.voter_of(process)) else { return };
         let Some(voters) = disk.voters().cloned() else { return };
-        let (epoch, reach) = (disk.epoch + 1, disk.reach());
+        // Whoever refuses tells the newest term it knows.
+        let told = voters.iter().filter_map(|voter| self.disk_of(self.processes.get(&voter.node)?));
+        let epoch = told.map(|disk| disk.epoch).chain([disk.epoch]).max().unwrap_or_default() + 1;
+        let reach = disk.reach();
         let granting: Vec<Voter> = voters
             .iter()
             .copied()

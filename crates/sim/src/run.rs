@@ -137,7 +137,12 @@ fn conclude(mut start: Start, scenario: &Scenario) -> Report {
             ));
         }
     }
-    let sim = start.sim;
+    let mut sim = start.sim;
+    if sim.watch.broken.is_some() {
+        for line in sim.quorum.picture() {
+            sim.tell(|| format!("end       {line}"));
+        }
+    }
     Report {
         broken: sim.watch.broken,
         end,

@@ -11,9 +11,9 @@ fn assert_nothing_found(tally: &Tally) {
 }
 
 /// How many calls of a story are passed over for each that is crashed. The binary's campaign crashes every one.
-const STRIDE: usize = 29;
+const STRIDE: usize = 61;
 /// How many random runs.
-const RANDOM_RUNS: u64 = 150;
+const RANDOM_RUNS: u64 = 200;
 
 #[test]
 fn a_crash_at_any_call_of_any_story_changes_nothing_in_the_end() {
