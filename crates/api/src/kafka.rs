@@ -37,7 +37,11 @@ use crate::template::KafkaClusterTemplate;
     printcolumn = r#"{"name": "Kafka version", "type": "string", "jsonPath": ".status.kafkaVersion",
         "description": "Version of Kafka that the nodes run"}"#,
     printcolumn = r#"{"name": "Metadata version", "type": "string", "jsonPath": ".status.kafkaMetadataVersion",
-        "description": "Version of the metadata that the nodes agreed on"}"#
+        "description": "Version of the metadata that the nodes agreed on"}"#,
+    printcolumn = r#"{"name": "Quorum", "type": "string", "jsonPath": ".status.quorum.kind", "priority": 1,
+        "description": "Whether the voters can change while the cluster runs"}"#,
+    printcolumn = r#"{"name": "Voters", "type": "string", "jsonPath": ".status.quorum.voterIds", "priority": 1,
+        "description": "Node ids of the controllers that vote"}"#
 )]
 pub struct KafkaSpec {
     /// The Kafka cluster itself.

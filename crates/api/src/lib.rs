@@ -39,7 +39,7 @@ pub use podset::{StrimziPodSet, StrimziPodSetSpec, StrimziPodSetStatus};
 pub use pool::{KafkaNodePool, KafkaNodePoolSpec, KafkaNodePoolStatus, Role};
 pub use status::{
     AutoRebalanceMode, AutoRebalanceModeBrokers, AutoRebalanceState, AutoRebalanceStatus, KafkaStatus,
-    ListenerAddress, ListenerStatus, UsedNodePool,
+    ListenerAddress, ListenerStatus, QuorumKind, QuorumStatus, QuorumVoter, UsedNodePool,
 };
 pub use storage::{KraftMetadata, Storage, StorageType, Volume, VolumeType};
 pub use template::{

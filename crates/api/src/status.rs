@@ -31,12 +31,48 @@ pub struct KafkaStatus {
     pub kafka_metadata_version: Option<String>,
     /// Controllers that founded a dynamic quorum, as id@host:port:directory; written once, missing for a static quorum.
     pub initial_controllers: Option<String>,
+    /// Who votes now, as the quorum's leader said last.
+    pub quorum: Option<QuorumStatus>,
     /// Internal, deprecated, to be removed: node ids that are registered, tracked only for Kafka 3.9.
     pub registered_node_ids: Option<Vec<i32>>,
     /// State of balancing that starts by itself.
     pub auto_rebalance: Option<AutoRebalanceStatus>,
     /// What is known about the security of the cluster.
     pub cluster_security: Option<FreeForm>,
+}
+
+/// The controller quorum.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QuorumStatus {
+    /// Whether the voters can change while the cluster runs.
+    pub kind: Option<QuorumKind>,
+    /// Node id of the leader.
+    pub leader: Option<i32>,
+    /// Node ids of the voters.
+    pub voter_ids: Option<Vec<i32>>,
+    /// The voters with their disks.
+    pub voters: Option<Vec<QuorumVoter>>,
+}
+
+/// Kinds of quorums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum QuorumKind {
+    Dynamic,
+    Static,
+}
+
+/// One voter.
+#[skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QuorumVoter {
+    /// Its node id.
+    pub id: Option<i32>,
+    /// The id of its metadata directory; unknown in a static quorum.
+    pub directory_id: Option<String>,
 }
 
 /// Where one listener is reached.

@@ -124,7 +124,7 @@ fn names_and_labels_are_those_that_tools_look_for() {
 #[test]
 fn columns_are_those_that_users_know() {
     let expected = [
-        vec!["Ready", "Warnings", "Kafka version", "Metadata version"],
+        vec!["Ready", "Warnings", "Kafka version", "Metadata version", "Quorum", "Voters"],
         vec!["Desired replicas", "Roles", "NodeIds"],
         vec!["Pods", "Ready Pods", "Current Pods", "Age"],
     ];

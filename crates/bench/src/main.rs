@@ -12,6 +12,7 @@ mod audit;
 mod budgets;
 mod clusters;
 mod control_plane;
+mod decisions;
 mod http;
 mod install;
 mod machine;

@@ -6,6 +6,7 @@ use anyhow::Result;
 use tokio::time::Instant;
 
 use crate::budgets;
+use crate::decisions;
 use crate::machine::Machine;
 use crate::report::{Figure, Limit, Report, RequestTable, Value};
 use crate::requests::Requests;
@@ -30,6 +31,8 @@ impl Scenario {
     pub(crate) async fn measure(self) -> Result<Report> {
         let machine = Machine::before();
         let mut figures = Vec::new();
+        let ids = Figure::median("ids for 10,000 new nodes", &decisions::ids_for(10_000, REPEATS));
+        figures.push(ids.below(Value::Time(budgets::TEN_THOUSAND_IDS)));
         let alone = self.measure_one_by_one(&mut figures).await?;
         let together = self.measure_many(&mut figures).await?;
         let requests = vec![

@@ -32,7 +32,8 @@ use rcgen::KeyPair;
 pub use self::decision::{Cause, Change, Decision, Until};
 use crate::key::KeyAlgorithm;
 use crate::leaf::Issuer;
-use crate::trust::Certificate;
+use crate::trust::{Certificate, Unreadable};
+use crate::{key, x509};
 
 pub const ORGANIZATION: &str = "io.strimzi";
 pub const CERT_GENERATION: &str = "strimzi.io/ca-cert-generation";
@@ -108,6 +109,38 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// A Secret whose certificates and keys were taken apart, once: that costs more than all that is decided from them.
+#[derive(Default)]
+pub struct Material {
+    pub secret: Secret,
+    certificates: BTreeMap<String, Result<Vec<Certificate>, Unreadable>>,
+    keys: BTreeMap<String, Option<Arc<KeyPair>>>,
+}
+
+impl Material {
+    pub fn new(secret: Secret) -> Self {
+        let of = |ending: &'static str| secret.data.iter().filter(move |(name, _)| name.ends_with(ending));
+        Self {
+            certificates: of(".crt")
+                .map(|(name, pem)| (name.clone(), Certificate::all_from_pem(pem)))
+                .collect(),
+            keys: of(".key").map(|(name, pem)| (name.clone(), key::read(pem).map(Arc::new))).collect(),
+            secret,
+        }
+    }
+
+    /// The certificates of an entry, if there is one and it can be read.
+    pub fn certificates(&self, entry: &str) -> Option<&[Certificate]> {
+        self.certificates.get(entry)?.as_deref().ok()
+    }
+}
+
+impl fmt::Debug for Material {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.secret.fmt(f)
+    }
+}
+
 /// The Secret to be written, as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretWrite {
@@ -143,8 +176,8 @@ pub struct Authority {
     kind: Kind,
     cluster: String,
     settings: Settings,
-    cert_secret: Secret,
-    key_secret: Secret,
+    cert_material: Arc<Material>,
+    key_material: Arc<Material>,
     /// `ca.crt`: the newest certificate; of a user's authority, also those that it is signed by.
     published: Vec<Certificate>,
     /// `ca-<date>.crt` by their names, as far as they can be read.
@@ -172,17 +205,30 @@ impl Authority {
         cert_secret: Option<&Secret>,
         key_secret: Option<&Secret>,
     ) -> Result<Self, Refusal> {
+        let take_apart = |secret: &Secret| Arc::new(Material::new(secret.clone()));
+        let [cert, key] = [cert_secret, key_secret].map(|secret| secret.map(take_apart));
+        Self::from_material(kind, cluster, settings, cert.as_ref(), key.as_ref())
+    }
+
+    /// The same from Secrets that were taken apart before.
+    pub fn from_material(
+        kind: Kind,
+        cluster: &str,
+        settings: &Settings,
+        cert: Option<&Arc<Material>>,
+        key: Option<&Arc<Material>>,
+    ) -> Result<Self, Refusal> {
         let (cert_name, key_name) = (kind.cert_secret(cluster), kind.key_secret(cluster));
         if !settings.generate {
-            check::is_brought(&cert_name, cert_secret, CERTIFICATE)?;
-            check::is_brought(&key_name, key_secret, KEY)?;
+            check::is_brought(&cert_name, cert.map(|cert| &cert.secret), CERTIFICATE)?;
+            check::is_brought(&key_name, key.map(|key| &key.secret), KEY)?;
         }
-        let [cert_secret, key_secret] = [cert_secret, key_secret].map(|one| one.cloned().unwrap_or_default());
-        let key = check::key(&key_name, &key_secret, KEY)?;
-        let published = cert_secret.data.get(CERTIFICATE).map(|pem| Certificate::all_from_pem(pem));
-        let mut published = match published.transpose() {
-            Err(problem) if !settings.generate => return Err(check::unreadable(&cert_name, &problem)),
-            published => published.ok().flatten().unwrap_or_default(),
+        let [cert_material, key_material] = [cert, key].map(|one| one.cloned().unwrap_or_default());
+        let key = check::key(&key_name, &key_material, KEY)?;
+        let mut published = match cert_material.certificates.get(CERTIFICATE) {
+            Some(Err(problem)) if !settings.generate => return Err(check::unreadable(&cert_name, problem)),
+            Some(Ok(published)) => published.clone(),
+            _ => Vec::new(),
         };
         if settings.generate {
             // The rest repeats, for clients, what has entries of its own.
@@ -191,24 +237,45 @@ impl Authority {
             check::chain(&cert_name, &published)?;
             check::belongs(&key_name, &published, key.as_deref())?;
         }
-        let is_old = |name: &&String| name.starts_with("ca-") && name.ends_with(".crt");
-        let read_old = |name: &String| {
-            let first = Certificate::all_from_pem(cert_secret.data.get(name)?).ok()?.into_iter().next();
-            Some((name.clone(), first?))
+        let old = cert_material.certificates.iter().filter(|(name, _)| name.starts_with("ca-"));
+        let first = |(name, read): (&String, &Result<Vec<Certificate>, Unreadable>)| {
+            Some((name.clone(), read.as_ref().ok()?.first()?.clone()))
         };
         Ok(Self {
-            old: cert_secret.data.keys().filter(is_old).filter_map(read_old).collect(),
+            old: old.filter_map(first).collect(),
             published,
             key,
-            old_key: check::key(&key_name, &key_secret, OLD_KEY)?,
-            cert_generation: check::generation(&cert_name, &cert_secret, CERT_GENERATION)?,
-            key_generation: check::generation(&key_name, &key_secret, KEY_GENERATION)?,
+            old_key: check::key(&key_name, &key_material, OLD_KEY)?,
+            cert_generation: check::generation(&cert_name, &cert_material.secret, CERT_GENERATION)?,
+            key_generation: check::generation(&key_name, &key_material.secret, KEY_GENERATION)?,
             kind,
             cluster: cluster.to_owned(),
             settings: *settings,
-            cert_secret,
-            key_secret,
+            cert_material,
+            key_material,
         })
+    }
+
+    fn cert_secret(&self) -> &Secret {
+        &self.cert_material.secret
+    }
+
+    fn key_secret(&self) -> &Secret {
+        &self.key_material.secret
+    }
+
+    /// Is an old key, or a certificate of one, still of use? Then nodes have to learn about the new one.
+    pub fn is_replacing(&self) -> bool {
+        self.old_key.is_some() || !self.old.is_empty()
+    }
+
+    /// Is it time for a new certificate?
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.certificate().is_some_and(|current| now >= x509::renewal(current, self.settings.renewal_days))
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// The newest certificate.
@@ -243,7 +310,9 @@ impl Authority {
             let certificate = trusted.iter().find(|certificate| certificate.belongs_to(key))?;
             Some(((*certificate).clone(), Arc::clone(key)))
         };
-        let found = [&self.old_key, &self.key].into_iter().flatten().find_map(pair);
+        let by_old = self.old_key.as_ref().and_then(pair);
+        let key_generation = self.key_generation.saturating_sub(u64::from(by_old.is_some()));
+        let found = by_old.or_else(|| self.key.as_ref().and_then(pair));
         let (certificate, key) = found.ok_or_else(|| self.no_issuer())?;
         let others = trusted.into_iter().filter(|other| **other != certificate && !nodes.all_trust_newest);
         Ok(Issuer {
@@ -251,6 +320,7 @@ impl Authority {
             chain: self.chain_of(&certificate),
             certificate,
             key,
+            key_generation,
         })
     }
 

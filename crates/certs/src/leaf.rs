@@ -80,6 +80,7 @@ pub struct Issuer {
     /// The certificates between the issuer and the root, itself included; empty when it is the root.
     pub(crate) chain: Vec<Certificate>,
     pub(crate) key: Arc<KeyPair>,
+    pub(crate) key_generation: u64,
     /// Others whose leaves stay as they are, because not every node trusts this issuer yet.
     pub(crate) tolerated: Vec<Certificate>,
 }
@@ -93,6 +94,11 @@ impl fmt::Debug for Issuer {
 impl Issuer {
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
+    }
+
+    /// Which of the authority's keys signs. Of a key that is about to go it is only sure that it is not the newest.
+    pub fn key_generation(&self) -> u64 {
+        self.key_generation
     }
 
     /// Makes a key and signs a certificate for it.
@@ -166,23 +172,50 @@ pub fn why_reissue(
     now: Timestamp,
 ) -> Option<Reason> {
     let Some((chain, key)) = existing else { return Some(Reason::Missing) };
-    let (Ok(mut chain), Some(key)) = (Certificate::all_from_pem(chain), key::read(key)) else {
-        return Some(Reason::Unreadable);
-    };
-    let leaf = chain.remove(0);
-    chain.retain(|certificate| !certificate.is_self_signed());
-    let is_from_issuer = leaf.is_from(&issuer.certificate);
-    let is_tolerated = || issuer.tolerated.iter().any(|other| leaf.is_from(other));
-    let checks = [
-        (!leaf.belongs_to(&key)).then_some(Reason::KeyMismatch),
-        (!is_from_issuer && !is_tolerated())
-            .then(|| Reason::OtherAuthority { authority: issuer.certificate.subject.clone() }),
-        other_subject(&leaf, wanted),
-        other_names(&leaf.names, &wanted.names()),
-        (is_from_issuer && chain != issuer.chain).then_some(Reason::Chain),
-        ends_soon(&leaf, wanted, issuer, now),
-    ];
-    checks.into_iter().flatten().next()
+    match Stored::read(chain, key) {
+        Some(stored) => stored.why_reissue(wanted, issuer, now),
+        None => Some(Reason::Unreadable),
+    }
+}
+
+/// A leaf in a Secret, taken apart once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    certificate: Certificate,
+    /// Those between it and the root.
+    chain: Vec<Certificate>,
+    has_its_key: bool,
+}
+
+impl Stored {
+    /// Reads a chain and a key in PEM.
+    pub fn read(chain: &[u8], key: &[u8]) -> Option<Self> {
+        let (mut chain, key) = (Certificate::all_from_pem(chain).ok()?, key::read(key)?);
+        let certificate = chain.remove(0);
+        chain.retain(|certificate| !certificate.is_self_signed());
+        Some(Self { has_its_key: certificate.belongs_to(&key), certificate, chain })
+    }
+
+    pub fn certificate(&self) -> &Certificate {
+        &self.certificate
+    }
+
+    /// Why it is not what is wanted from this issuer; nothing when it is.
+    pub fn why_reissue(&self, wanted: &Request, issuer: &Issuer, now: Timestamp) -> Option<Reason> {
+        let leaf = &self.certificate;
+        let is_from_issuer = leaf.is_from(&issuer.certificate);
+        let is_tolerated = || issuer.tolerated.iter().any(|other| leaf.is_from(other));
+        let checks = [
+            (!self.has_its_key).then_some(Reason::KeyMismatch),
+            (!is_from_issuer && !is_tolerated())
+                .then(|| Reason::OtherAuthority { authority: issuer.certificate.subject.clone() }),
+            other_subject(leaf, wanted),
+            other_names(&leaf.names, &wanted.names()),
+            (is_from_issuer && self.chain != issuer.chain).then_some(Reason::Chain),
+            ends_soon(leaf, wanted, issuer, now),
+        ];
+        checks.into_iter().flatten().next()
+    }
 }
 
 fn other_subject(leaf: &Certificate, wanted: &Request) -> Option<Reason> {

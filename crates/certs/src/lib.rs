@@ -35,9 +35,9 @@ pub mod trust;
 pub mod window;
 mod x509;
 
-pub use authority::{Authority, Decision, Kind, Nodes, Refusal, Secret, SecretWrite, Settings};
+pub use authority::{Authority, Decision, Kind, Material, Nodes, Refusal, Secret, SecretWrite, Settings};
 pub use key::KeyAlgorithm;
-pub use leaf::{Issuer, Leaf, Reason, Request, why_reissue};
+pub use leaf::{Issuer, Leaf, Reason, Request, Stored, why_reissue};
 pub use trust::Certificate;
 pub use window::{Opening, Windows};
 

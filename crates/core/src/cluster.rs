@@ -167,11 +167,11 @@ impl Cluster {
         self.controllers().into_iter().filter(|node| !node.pool.leaving.contains(&node.id))
     }
 
-    /// Where nodes look for the quorum when they start.
-    pub fn bootstrap_servers(&self) -> String {
-        let hosts =
-            self.controllers().into_iter().map(|node| format!("{}:{CONTROLLER_PORT}", self.host(node)));
-        hosts.collect::<Vec<_>>().join(",")
+    /// The voters of a static quorum, as every node's settings name them.
+    pub fn static_voters(&self) -> String {
+        let voters = self.controllers().into_iter();
+        let voters = voters.map(|node| format!("{}@{}:{CONTROLLER_PORT}", node.id, self.host(node)));
+        voters.collect::<Vec<_>>().join(",")
     }
 
     /// How many nodes serve.

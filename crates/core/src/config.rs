@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cluster::{Cluster, Node};
 use crate::properties::Properties;
-use crate::quorum::CONTROLLER_PORT;
+use crate::quorum::{CONTROLLER_PORT, Kind};
 
 /// The port on which brokers copy partitions from each other.
 pub const REPLICATION_PORT: u16 = 9091;
@@ -19,6 +19,17 @@ pub const CONTROLLER_LISTENER: &str = "CONTROLPLANE-9090";
 pub const REPLICATION_LISTENER: &str = "REPLICATION-9091";
 /// Where nodes look for the quorum when they start. A changed list needs no restart.
 pub const BOOTSTRAP_SERVERS: &str = "controller.quorum.bootstrap.servers";
+
+/// The voters of a static quorum.
+const STATIC_VOTERS: &str = "controller.quorum.voters";
+/// Where a node's own certificate is mounted.
+pub const CERTIFICATE_DIR: &str = "/opt/kafka/certificate";
+/// The file in [`CERTIFICATE_DIR`]: key and chain.
+pub const CERTIFICATE_FILE: &str = "node.pem";
+/// Where the certificates are mounted that a node trusts.
+pub const TRUST_DIR: &str = "/opt/kafka/trust";
+/// The file in [`TRUST_DIR`].
+pub const TRUST_FILE: &str = "cluster-ca.crt";
 
 /// What users may not set, by the beginning of the key.
 const FORBIDDEN_PREFIXES: &[&str] = &[
@@ -90,6 +101,7 @@ fn text(value: &Value) -> String {
 pub fn render(
     cluster: &Cluster,
     node: Node<'_>,
+    quorum: Kind,
     bootstrap_servers: &str,
     user: Option<&BTreeMap<String, Value>>,
 ) -> Properties {
@@ -104,7 +116,13 @@ pub fn render(
     config.set("node.id", node.id.to_string());
     config.set("process.roles", roles.to_string());
     config.set("controller.listener.names", CONTROLLER_LISTENER);
-    config.set(BOOTSTRAP_SERVERS, bootstrap_servers);
+    // A static quorum cannot start without the one, a dynamic one not without the other. Each ignores what it does not need.
+    if quorum != Kind::Dynamic {
+        config.set(STATIC_VOTERS, cluster.static_voters());
+    }
+    if quorum != Kind::Static {
+        config.set(BOOTSTRAP_SERVERS, bootstrap_servers);
+    }
     config.set("metadata.log.dir", storage.metadata_disk().log_dir(node.id));
     config.set("log.dirs", log_dirs.join(","));
     let listeners = listeners(cluster, node);
@@ -120,10 +138,26 @@ pub fn render(
         join(|listener| format!("{}://{}:{}", listener.name, listener.host, listener.port), &listeners),
     );
     config.set("listener.security.protocol.map", protocols(&listeners));
+    // All nodes talk to controllers, and Kafka takes what it needs for that from the settings of their listener.
+    secure(&mut config, CONTROLLER_LISTENER);
     if roles.has_broker() {
         config.set("inter.broker.listener.name", REPLICATION_LISTENER);
+        secure(&mut config, REPLICATION_LISTENER);
     }
+    config.set("ssl.endpoint.identification.algorithm", "HTTPS");
     config
+}
+
+/// Both sides of a listener prove who they are. The names of the files stay, so new certificates need no new settings.
+fn secure(config: &mut Properties, listener: &str) {
+    let mut set = |key: &str, value: &str| {
+        config.set(format!("listener.name.{}.ssl.{key}", listener.to_lowercase()), value);
+    };
+    set("keystore.type", "PEM");
+    set("keystore.location", &format!("{CERTIFICATE_DIR}/{CERTIFICATE_FILE}"));
+    set("truststore.type", "PEM");
+    set("truststore.location", &format!("{TRUST_DIR}/{TRUST_FILE}"));
+    set("client.auth", "required");
 }
 
 struct KafkaListener {
@@ -152,14 +186,22 @@ fn protocols(listeners: &[KafkaListener]) -> String {
     if !names.contains(&CONTROLLER_LISTENER) {
         names.insert(0, CONTROLLER_LISTENER);
     }
-    names.iter().map(|name| format!("{name}:PLAINTEXT")).collect::<Vec<_>>().join(",")
+    let protocol = |name: &str| match name {
+        CONTROLLER_LISTENER | REPLICATION_LISTENER => "SSL",
+        _ => "PLAINTEXT",
+    };
+    names.iter().map(|name| format!("{name}:{}", protocol(name))).collect::<Vec<_>>().join(",")
 }
 
-/// The settings that make a restart necessary when they change, as text to be fingerprinted.
+/// The settings that make a restart necessary when they change, as text to be fingerprinted. The list of a static quorum
+/// counts only where it is all there is: a node that has both lists runs with either kind.
 pub fn restart_relevant(config: &Properties) -> String {
+    let has_both = config.iter().any(|(key, _)| key == BOOTSTRAP_SERVERS);
     let mut relevant = Properties::default();
-    for (key, value) in config.iter().filter(|(key, _)| *key != BOOTSTRAP_SERVERS) {
-        relevant.set(key, value);
+    for (key, value) in config.iter() {
+        if key != BOOTSTRAP_SERVERS && !(has_both && key == STATIC_VOTERS) {
+            relevant.set(key, value);
+        }
     }
     relevant.render()
 }

@@ -67,8 +67,13 @@ pub(crate) fn is_safe_without(partition: &PartitionView, node: NodeId) -> bool {
 
 /// Names partitions for people: the first few, and how many more there are.
 pub(crate) fn name(partitions: &[&PartitionView]) -> String {
-    let named: Vec<_> = partitions.iter().take(NAMED).map(ToString::to_string).collect();
-    match partitions.len().saturating_sub(NAMED) {
+    some_of(partitions)
+}
+
+/// The first few, and how many more there are.
+pub(crate) fn some_of(things: &[impl ToString]) -> String {
+    let named: Vec<_> = things.iter().take(NAMED).map(ToString::to_string).collect();
+    match things.len().saturating_sub(NAMED) {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
     }

@@ -17,17 +17,13 @@ pub(crate) fn of_kafka(kafka: &api::Kafka) -> Option<Notice> {
         ("spec.kafka.tieredStorage", cluster.tiered_storage.is_some()),
         ("spec.kafka.quotas", cluster.quotas.is_some()),
         ("spec.entityOperator", spec.entity_operator.is_some()),
-        ("spec.clusterCa", spec.cluster_ca.is_some()),
-        ("spec.clientsCa", spec.clients_ca.is_some()),
         ("spec.cruiseControl", spec.cruise_control.is_some()),
         ("spec.kafkaExporter", spec.kafka_exporter.is_some()),
-        ("spec.maintenanceTimeWindows", spec.maintenance_time_windows.is_some()),
     ]);
     fields.extend(cluster.template.iter().flat_map(|template| of_cluster_template(template)));
     for (index, listener) in cluster.listeners.iter().enumerate() {
         let at = |field: &str| format!("spec.kafka.listeners[{index}].{field}");
         fields.extend(listener.configuration.is_some().then(|| at("configuration")));
-        fields.extend(listener.network_policy_peers.is_some().then(|| at("networkPolicyPeers")));
     }
     fields.extend(cluster.storage.iter().flat_map(|storage| of_storage("spec.kafka.storage", storage)));
     notice(None, fields)
@@ -52,7 +48,6 @@ fn of_cluster_template(template: &api::KafkaClusterTemplate) -> Vec<String> {
         ("spec.kafka.template.perPodRoute", template.per_pod_route.is_some()),
         ("spec.kafka.template.externalBootstrapIngress", template.external_bootstrap_ingress.is_some()),
         ("spec.kafka.template.perPodIngress", template.per_pod_ingress.is_some()),
-        ("spec.kafka.template.podDisruptionBudget", template.pod_disruption_budget.is_some()),
         ("spec.kafka.template.clusterCaCert", template.cluster_ca_cert.is_some()),
         ("spec.kafka.template.jmxSecret", template.jmx_secret.is_some()),
         ("spec.kafka.template.clusterRoleBinding", template.cluster_role_binding.is_some()),

@@ -10,6 +10,12 @@ const GIB: i128 = 1024 * 1024 * 1024;
 /// Kafka lives from the page cache: more heap than this takes memory away from it.
 const LARGEST_HEAP: i128 = 5 * GIB;
 
+/// Java remembers addresses for half a minute, and for ten seconds that a name has none. A pod that restarts has another
+/// address: what is remembered only keeps nodes from finding each other. DNS servers in a cluster are near.
+pub(crate) const SECURITY: &str = "networkaddress.cache.ttl=1\nnetworkaddress.cache.negative.ttl=0\n";
+/// Where the node finds [`SECURITY`].
+const SECURITY_FILE: &str = "/opt/kafka/custom-config/java.security";
+
 /// The arguments, one a line, as the launcher reads them.
 ///
 /// `memory` is what the container may use, when it is limited.
@@ -17,7 +23,8 @@ pub(crate) fn options(wanted: Option<&api::JvmOptions>, memory: Option<Quantity>
     let default = api::JvmOptions::default();
     let wanted = wanted.unwrap_or(&default);
     let xx = wanted.xx.clone().unwrap_or_default();
-    let mut arguments = heap(wanted, &xx, memory);
+    let mut arguments = vec![format!("-Djava.security.properties={SECURITY_FILE}")];
+    arguments.extend(heap(wanted, &xx, memory));
     arguments.extend(xx_arguments(&xx));
     for property in wanted.java_system_properties.iter().flatten() {
         let name = property.name.as_deref().unwrap_or_default();
@@ -66,7 +73,9 @@ mod tests {
     fn of(wanted: serde_json::Value, memory: Option<&str>) -> Vec<String> {
         let wanted = serde_json::from_value(wanted).unwrap();
         let text = options(Some(&wanted), memory.map(|memory| memory.parse().unwrap()));
-        text.lines().map(str::to_owned).collect()
+        let mut lines = text.lines().map(str::to_owned);
+        assert_eq!(lines.next(), Some(format!("-Djava.security.properties={SECURITY_FILE}")));
+        lines.collect()
     }
 
     #[test]

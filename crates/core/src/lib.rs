@@ -4,9 +4,12 @@
 //! (what to do, and why). This crate does no I/O, reads no clock and rolls no dice, so every decision can be
 //! tested, replayed, simulated and explained.
 
+pub mod certificates;
+pub mod claims;
 pub mod cluster;
 pub mod config;
 pub mod digest;
+mod fences;
 mod health;
 pub mod id_list;
 pub mod identity;
@@ -16,6 +19,7 @@ mod jvm;
 pub mod listeners;
 mod logging;
 pub mod membership;
+mod migration;
 pub mod names;
 pub mod node_ids;
 mod nodes;
@@ -29,14 +33,19 @@ pub mod problem;
 mod properties;
 pub mod quantity;
 pub mod quorum;
+mod quorum_status;
+pub mod registration;
 mod removals;
 pub mod resolve;
 mod revision;
 mod roles;
 pub mod rolling;
+mod secrets;
 pub mod status;
 mod steps;
 pub mod storage;
+mod storage_change;
 pub mod template;
+pub mod upgrade;
 pub mod versions;
 pub mod world;

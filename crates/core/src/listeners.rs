@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::networking::v1::NetworkPolicyPeer;
 use karst_api as api;
 
 use crate::notice::Notice;
 use crate::problem::Problem;
 
 /// A plain listener inside the Kubernetes cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ClientListener {
     /// As the user named it.
     pub name: String,
     /// The port on every broker, and on the bootstrap service.
     pub port: u16,
+    /// Who may connect, when not everybody.
+    pub peers: Option<Vec<NetworkPolicyPeer>>,
 }
 
 impl ClientListener {
@@ -33,7 +36,7 @@ impl ClientListener {
 }
 
 /// What became of the listeners that were asked for.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Listeners {
     /// Those that are served.
     pub served: Vec<ClientListener>,
@@ -62,7 +65,11 @@ pub fn resolve(wanted: &[api::Listener]) -> Listeners {
         match u16::try_from(listener.port) {
             Ok(port) if port >= 9092 && port != 9404 && port != 9999 => match unsupported(listener) {
                 Some(why) => result.notices.push(Notice::ListenerLeftOut { name, why }),
-                None => result.served.push(ClientListener { name, port }),
+                None => result.served.push(ClientListener {
+                    name,
+                    port,
+                    peers: listener.network_policy_peers.clone(),
+                }),
             },
             _ => result.problems.push(Problem::ListenerPortReserved { index, port: listener.port }),
         }
@@ -106,7 +113,7 @@ mod tests {
             {"name": "scram", "port": 9094, "type": "internal", "tls": false, "authentication": {"type": "scram-sha-512"}},
             {"name": "outside", "port": 9095, "type": "nodeport", "tls": false},
         ]));
-        assert_eq!(result.served, [ClientListener { name: "plain".into(), port: 9092 }]);
+        assert_eq!(result.served, [ClientListener { name: "plain".into(), port: 9092, peers: None }]);
         assert_eq!(result.notices.len(), 3);
         assert_eq!(result.problems, []);
     }

@@ -45,6 +45,8 @@ pub enum Change {
         /// Where it is reached.
         host: String,
     },
+    /// A static quorum becomes a dynamic one.
+    MakeDynamic,
     /// A voter leaves.
     Leave {
         /// Who.
@@ -69,6 +71,7 @@ impl Change {
         match self {
             Self::Join { .. } => "VoterAdded",
             Self::Leave { .. } => "VoterRemoved",
+            Self::MakeDynamic => "QuorumMigrated",
         }
     }
 }
@@ -76,6 +79,7 @@ impl Change {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::MakeDynamic => f.write_str("the static quorum becomes a dynamic one (kraft.version 1)"),
             Self::Join { voter, .. } => write!(f, "controller {voter} joins the quorum"),
             Self::Leave { voter, why: Leaving::NotWanted } => {
                 write!(f, "controller {voter} leaves the quorum, because it is not wanted any more")
@@ -108,7 +112,7 @@ pub(crate) fn next(world: &World, cluster: &Cluster, quorum: &QuorumView) -> Mem
 }
 
 /// Nodes of pools that are not there to be read, or not valid: what they do is left alone.
-fn held(world: &World, cluster: &Cluster) -> BTreeSet<NodeId> {
+pub(crate) fn held(world: &World, cluster: &Cluster) -> BTreeSet<NodeId> {
     let known: BTreeSet<String> = cluster.pools.iter().map(|pool| world.key.pod_set(&pool.name)).collect();
     let others = world.pod_sets.iter().filter(|(name, _)| !known.contains(*name));
     others.flat_map(|(_, set)| set.pods.keys().filter_map(|pod| names::node_of_pod(pod))).collect()
@@ -124,9 +128,6 @@ struct Comparison<'a> {
 
 impl Comparison<'_> {
     fn decide(&self) -> Membership {
-        if !self.quorum.is_dynamic {
-            return Membership::default();
-        }
         let joining = self.joining();
         let (living, dead): (Vec<_>, Vec<_>) =
             self.unwanted().into_iter().partition(|(voter, _)| self.is_healthy(voter));
@@ -136,7 +137,7 @@ impl Comparison<'_> {
             let floor = ENOUGH.min(self.wanted.len());
             self.first_leave(&living, floor, &mut membership.notices)
         });
-        let is_underway = change.is_some() || !membership.notices.is_empty();
+        let is_underway = change.is_some() || !(dead.is_empty() && living.is_empty());
         membership.look_again = is_underway.then_some(LOOK_AGAIN);
         if change.is_some() {
             membership.notices.clear();
@@ -208,7 +209,10 @@ impl Comparison<'_> {
                 let voter = Voter { node: voter.node, directory };
                 return Some(Change::Leave { voter, why: *why });
             }
-            notices.push(Notice::VoterStays { node: voter.node, left, healthy, voters: self.sick() });
+            // That others are to join first is as it should be.
+            if healthy < health::majority(left) {
+                notices.push(Notice::VoterStays { node: voter.node, left, healthy, voters: self.sick() });
+            }
         }
         None
     }

@@ -45,6 +45,8 @@ pub const SKIP_CHECK_ANNOTATION: &str = "strimzi.io/skip-broker-scaledown-check"
 pub const MANUAL_ROLL_ANNOTATION: &str = "strimzi.io/manual-rolling-update";
 /// Asks for a pod to be made anew, with empty disks.
 pub const DELETE_POD_AND_CLAIM_ANNOTATION: &str = "strimzi.io/delete-pod-and-pvc";
+/// Asks for a static quorum to become a dynamic one.
+pub const MIGRATION_ANNOTATION: &str = "strimzi.io/kraft-quorum-migration";
 /// How many brokers that share no partition may restart at once.
 pub const RESTARTS_AT_ONCE_ANNOTATION: &str = "karst.io/broker-restarts-at-once";
 /// Keeps a deleted pool until its nodes are gone in order.
@@ -55,6 +57,26 @@ pub const PAUSE_ANNOTATION: &str = "strimzi.io/pause-reconciliation";
 pub const ADDITIONS_ANNOTATION: &str = "karst.io/additions";
 /// Lets Karst take over a cluster that another operator made.
 pub const ADOPT_ANNOTATION: &str = "karst.io/adopt";
+
+/// On a pod: the certificates of the cluster's authority that it trusts, by their generation.
+pub const CA_CERT_GENERATION_ANNOTATION: &str = "strimzi.io/cluster-ca-cert-generation";
+/// On a pod or its Secret: which key of the cluster's authority signed its certificate.
+pub const CA_KEY_GENERATION_ANNOTATION: &str = "strimzi.io/cluster-ca-key-generation";
+/// The same as [`CA_CERT_GENERATION_ANNOTATION`], of the clients' authority.
+pub const CLIENTS_CA_CERT_GENERATION_ANNOTATION: &str = "strimzi.io/clients-ca-cert-generation";
+/// On a pod: fingerprint of the certificate that it started with.
+pub const CERTIFICATE_HASH_ANNOTATION: &str = "strimzi.io/server-cert-hash";
+/// On a pod: when the certificate ends that it started with.
+pub const CERTIFICATE_END_ANNOTATION: &str = "karst.io/certificate-end";
+
+/// The operator's own certificate, in [`operator_secret`].
+pub const OPERATOR_CERTIFICATE: &str = "cluster-operator.crt";
+/// The key of [`OPERATOR_CERTIFICATE`].
+pub const OPERATOR_KEY: &str = "cluster-operator.key";
+/// The certificates of the cluster's authority, in [`trust_secret`].
+pub const CLUSTER_TRUST: &str = "cluster-ca.crt";
+/// The certificates of the clients' authority, in [`trust_secret`].
+pub const CLIENTS_TRUST: &str = "clients-ca.crt";
 
 /// The longest name a pod can have: it is also its host name and a label.
 pub const LONGEST_NAME: usize = 63;
@@ -88,6 +110,21 @@ impl ClusterKey {
     /// The service that clients start from.
     pub fn bootstrap_service(&self) -> String {
         format!("{}-kafka-bootstrap", self.name)
+    }
+
+    /// The pod disruption budget of the nodes that only serve.
+    pub fn brokers_budget(&self) -> String {
+        format!("{}-kafka", self.name)
+    }
+
+    /// The pod disruption budget of the nodes that vote.
+    pub fn controllers_budget(&self) -> String {
+        format!("{}-kafka-controllers", self.name)
+    }
+
+    /// The network policy of the nodes.
+    pub fn network_policy(&self) -> String {
+        format!("{}-network-policy-kafka", self.name)
     }
 
     /// The pod set of a pool.
@@ -151,6 +188,16 @@ impl ClusterKey {
             name = self.name
         )
     }
+}
+
+/// The Secret with the operator's own certificate.
+pub fn operator_secret(cluster: &str) -> String {
+    format!("{cluster}-cluster-operator-certs")
+}
+
+/// The Secret with all certificates that nodes trust.
+pub fn trust_secret(cluster: &str) -> String {
+    format!("{cluster}-trustbundle")
 }
 
 /// Is an annotation set to true? As Strimzi reads it: only "true" counts, in any case.

@@ -15,6 +15,7 @@ use crate::node_ids::{self, Assignment, Demand};
 use crate::notice::Notice;
 use crate::pools::{quorum_is_dynamic, quorum_is_formed};
 use crate::problem::Problem;
+use crate::quorum_status;
 use crate::resolve::Resolved;
 use crate::world::{Answer, Partitions, World};
 
@@ -223,8 +224,11 @@ impl Guard<'_> {
                 nodes
             }
             Answer::Silent(why) => {
-                let (pool, nodes_) = (self.pool.name.clone(), list(&nodes));
-                self.resolved.notices.push(Notice::QuorumUnknown { pool, nodes: nodes_, why: why.clone() });
+                // A leader that was just elected, or is about to be, is not worth a warning.
+                if quorum_status::is_silent_for_long(self.world) {
+                    let (pool, nodes, why) = (self.pool.name.clone(), list(&nodes), why.clone());
+                    self.resolved.notices.push(Notice::QuorumUnknown { pool, nodes, why });
+                }
                 nodes
             }
             Answer::Known(quorum) => {

@@ -3,7 +3,7 @@
 //! Each notice is a value with its data and one sentence. Conditions, events, logs and dry runs print that sentence.
 
 use crate::ids::NodeId;
-use crate::names::SKIP_CHECK_ANNOTATION;
+use crate::names::{DELETE_POD_AND_CLAIM_ANNOTATION, MIGRATION_ANNOTATION, SKIP_CHECK_ANNOTATION};
 
 /// The reason of [`Notice::IdsIgnored`]. It is said once, when nodes are added or removed, and stays in the status.
 pub const IDS_IGNORED: &str = "NodeIdsIgnored";
@@ -41,7 +41,7 @@ pub enum Notice {
     },
     /// A change of the controllers of a static quorum.
     #[error(
-        "pool '{pool}' keeps its controllers {kept}: the voters of a static quorum cannot change; migrate it to a dynamic quorum first"
+        "pool '{pool}' keeps its controllers {kept}: the voters of a static quorum cannot change; set the annotation {MIGRATION_ANNOTATION}: \"true\" on the Kafka resource to migrate it first (Kafka 4.1 and later)"
     )]
     ControllersHeld {
         /// The pool.
@@ -75,12 +75,50 @@ pub enum Notice {
         /// Those that are not.
         voters: String,
     },
+    /// A static quorum that is to become a dynamic one, and cannot.
+    #[error(
+        "the quorum stays static for now, though the annotation {MIGRATION_ANNOTATION} asks for a dynamic one: {why}"
+    )]
+    MigrationHeld {
+        /// What is missing.
+        why: String,
+    },
     /// A change of the quorum that Kafka did not make.
     #[error("{change}, but Kafka did not do it: {why}; it is tried again")]
     QuorumChangeFailed {
         /// The change.
         change: String,
         /// What Kafka said.
+        why: String,
+    },
+    /// A broker that is gone, and that Kafka did not forget.
+    #[error(
+        "broker {node} is gone and still registered, because Kafka did not unregister it: {why}; it is tried again"
+    )]
+    UnregistrationFailed {
+        /// The broker.
+        node: NodeId,
+        /// What Kafka said.
+        why: String,
+    },
+    /// A metadata version that Kafka did not take.
+    #[error(
+        "the metadata version is to become {name}, but Kafka did not do it: {why}; it is tried again (a controller that left the quorum stays registered up to Kafka 4.3 and can be in the way: run its node id once more on the new version, as a controller, until it has registered)"
+    )]
+    MetadataFailed {
+        /// The metadata version.
+        name: &'static str,
+        /// What Kafka said.
+        why: String,
+    },
+    /// A version that could not read what is there.
+    #[error("spec.kafka.version is {asked}, and the nodes stay at {kept}: {why}")]
+    VersionHeld {
+        /// What was asked for.
+        asked: &'static str,
+        /// What is run.
+        kept: &'static str,
+        /// What is in the way.
         why: String,
     },
     /// A pod that is to restart and cannot.
@@ -165,13 +203,67 @@ pub enum Notice {
         /// What is in the way.
         why: String,
     },
-    /// A change of storage.
-    #[error(
-        "pool '{pool}' keeps the storage its nodes run with: changing the storage of running nodes is not possible yet"
-    )]
+    /// Storage that cannot be used, for nodes that run.
+    #[error("pool '{pool}' keeps the storage its nodes run with: {why}")]
+    StorageInvalid {
+        /// The pool.
+        pool: String,
+        /// What is wrong with what was asked for.
+        why: String,
+    },
+    /// A change of storage that is not possible.
+    #[error("pool '{pool}': {field} is {found}, and its nodes keep {kept}: {why}")]
     StorageHeld {
         /// The pool.
         pool: String,
+        /// What was changed.
+        field: String,
+        /// What it is now.
+        found: String,
+        /// What nodes run with.
+        kept: String,
+        /// Why, and what can be done.
+        why: String,
+    },
+    /// A volume that is to go, and is in use.
+    #[error(
+        "volume {volume} of pool '{pool}' is to go and stays: {why}; move the partitions to other volumes (kafka-reassign-partitions.sh with log_dirs), or set the annotation {SKIP_CHECK_ANNOTATION}: \"true\" on the Kafka resource to remove the volume and what it alone has"
+    )]
+    VolumeStays {
+        /// The pool.
+        pool: String,
+        /// The volume's id.
+        volume: i32,
+        /// What is there.
+        why: String,
+    },
+    /// A claim that cannot grow.
+    #[error(
+        "claim {claim} of pool '{pool}' is to grow to {size}, and Kubernetes refuses: {why}; allow it (allowVolumeExpansion of the storage class), or set the size back; it is tried again every minute"
+    )]
+    GrowthRefused {
+        /// The pool.
+        pool: String,
+        /// The claim.
+        claim: String,
+        /// What it is to hold.
+        size: String,
+        /// What Kubernetes said.
+        why: String,
+    },
+    /// Claims that were made otherwise than what is asked for now.
+    #[error(
+        "pool '{pool}': {field} is {found}, and these claims stay as they were made: {}; new nodes use it; to replace a node's disks, annotate its pod with {DELETE_POD_AND_CLAIM_ANNOTATION}: \"true\"", claims.join(", ")
+    )]
+    ClaimsKeep {
+        /// The pool.
+        pool: String,
+        /// What was changed.
+        field: String,
+        /// What it is now.
+        found: String,
+        /// The claims.
+        claims: Vec<String>,
     },
     /// A pool whose resource was deleted.
     #[error(
@@ -180,6 +272,26 @@ pub enum Notice {
     PoolGone {
         /// Its pod set.
         pod_set: String,
+    },
+    /// An authority that cannot be used, in a cluster that runs.
+    #[error("{why}; until then no certificate can be signed, and what runs goes on with those it has")]
+    AuthorityUnusable {
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+    /// A certificate that Karst may not renew, or not yet.
+    #[error("Secret {secret}: {what}")]
+    CertificateEnds {
+        /// The Secret.
+        secret: String,
+        /// When it ends, and who can do something about it.
+        what: String,
+    },
+    /// A maintenance window that cannot be understood.
+    #[error("spec.maintenanceTimeWindows: {why}")]
+    Window {
+        /// What is wrong with it.
+        why: String,
     },
     /// Controllers in a number that buys nothing.
     #[error("{count} controllers survive the loss of {survives}, no more than {fewer} would; use an odd number, 3 or 5", survives = (count - 1) / 2, fewer = count - 1)]
@@ -215,15 +327,27 @@ impl Notice {
             Self::PoolsNotUsed { .. } => "PoolsNotUsed",
             Self::ControllersHeld { .. } | Self::RolesHeld { .. } => "ChangeHeld",
             Self::QuorumUnknown { .. } | Self::VoterStays { .. } => "QuorumChangeHeld",
+            Self::MigrationHeld { .. } => "MigrationHeld",
             Self::QuorumChangeFailed { .. } => "QuorumChangeFailed",
+            Self::UnregistrationFailed { .. } => "UnregistrationFailed",
+            Self::MetadataFailed { .. } => "MetadataVersionHeld",
+            Self::VersionHeld { .. } => "VersionHeld",
             Self::RestartHeld { .. } => "RestartHeld",
             Self::RollStopped { .. } => "RollingUpdateStopped",
             Self::PartitionsHere { .. } | Self::PartitionsUnknown { .. } => "ScaleDownPreventionCheck",
             Self::MoveHeld { .. } => "MoveHeld",
             Self::IdsAwaited { .. } => "NodeIdsAwaited",
             Self::IdsIgnored { .. } => IDS_IGNORED,
-            Self::StorageHeld { .. } | Self::SingleEphemeral { .. } => "KafkaStorage",
+            Self::StorageInvalid { .. }
+            | Self::StorageHeld { .. }
+            | Self::VolumeStays { .. }
+            | Self::GrowthRefused { .. }
+            | Self::ClaimsKeep { .. }
+            | Self::SingleEphemeral { .. } => "KafkaStorage",
             Self::PoolGone { .. } => "PoolGone",
+            Self::AuthorityUnusable { .. } => "CertificateAuthorityUnusable",
+            Self::CertificateEnds { .. } => "CertificateEnds",
+            Self::Window { .. } => "MaintenanceWindow",
             Self::EvenControllers { .. } => "KafkaKRaftControllerNodeCount",
             Self::ReplicationUnset { key: "min.insync.replicas", .. } => "KafkaMinInsyncReplicas",
             Self::ReplicationUnset { .. } => "KafkaDefaultReplicationFactor",
@@ -239,6 +363,7 @@ impl Notice {
                 | Self::MoveHeld { .. }
                 | Self::RolesHeld { .. }
                 | Self::QuorumUnknown { .. }
+                | Self::VolumeStays { .. }
         )
     }
 
@@ -253,7 +378,11 @@ impl Notice {
             | Self::IdsIgnored { pool, .. }
             | Self::QuorumUnknown { pool, .. }
             | Self::RolesHeld { pool, .. }
-            | Self::StorageHeld { pool } => Some(pool),
+            | Self::StorageInvalid { pool, .. }
+            | Self::StorageHeld { pool, .. }
+            | Self::VolumeStays { pool, .. }
+            | Self::GrowthRefused { pool, .. }
+            | Self::ClaimsKeep { pool, .. } => Some(pool),
             Self::FieldsIgnored { pool, .. } => pool.as_deref(),
             _ => None,
         }

@@ -4,11 +4,14 @@
 //! is as it should be causes no request at all.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
     ConfigMap, PersistentVolumeClaim, PersistentVolumeClaimSpec, Service, ServiceAccount, ServicePort,
     ServiceSpec, VolumeResourceRequirements,
 };
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -20,11 +23,11 @@ use crate::digest::Digest;
 use crate::ids::ClusterId;
 use crate::names::{ADDITIONS_ANNOTATION, BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL};
 use crate::properties::Properties;
-use crate::quorum::{CONTROLLER_PORT, InitialControllers, StorageFormat};
+use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
 use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
-use crate::world::{Meta, World};
-use crate::{jvm, logging, pods};
+use crate::world::{Meta, PlainView, Settings, World};
+use crate::{certificates, fences, jvm, logging, pods};
 
 /// An object to be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +39,10 @@ pub enum Object {
     Service(Service),
     /// What a node reads when it starts.
     ConfigMap(ConfigMap),
+    /// How many pods may be evicted at once.
+    Budget(PodDisruptionBudget),
+    /// Who may connect to the pods.
+    Policy(NetworkPolicy),
     /// A disk of a node.
     Claim(PersistentVolumeClaim),
     /// The pods of a pool.
@@ -54,6 +61,8 @@ impl Object {
             Self::ServiceAccount(_) => "ServiceAccount",
             Self::Service(_) => "Service",
             Self::ConfigMap(_) => "ConfigMap",
+            Self::Budget(_) => "PodDisruptionBudget",
+            Self::Policy(_) => "NetworkPolicy",
             Self::Claim(_) => "PersistentVolumeClaim",
             Self::PodSet(_) => "StrimziPodSet",
         }
@@ -65,6 +74,8 @@ impl Object {
             Self::ServiceAccount(object) => &object.metadata,
             Self::Service(object) => &object.metadata,
             Self::ConfigMap(object) => &object.metadata,
+            Self::Budget(object) => &object.metadata,
+            Self::Policy(object) => &object.metadata,
             Self::Claim(object) => &object.metadata,
             Self::PodSet(object) => &object.metadata,
         }
@@ -94,10 +105,16 @@ impl Object {
                 let seen = world.pod_sets.get(name);
                 seen.is_some_and(|seen| seen.digest == Some(digest) && self.meta_is_in(&seen.meta))
             }
+            Self::Budget(wanted) => self.is_plain_as(world.budgets.get(name), Digest::of(&wanted.spec)?),
+            Self::Policy(wanted) => self.is_plain_as(world.policies.get(name), Digest::of(&wanted.spec)?),
             // Of a claim that exists only the metadata is looked at: most of the rest cannot be changed, and
             // growing it is a step of its own.
             Self::Claim(_) => world.claims.get(name).is_some_and(|seen| self.meta_is_in(&seen.meta)),
         })
+    }
+
+    fn is_plain_as(&self, seen: Option<&Arc<PlainView>>, digest: Digest) -> bool {
+        seen.is_some_and(|seen| seen.digest == Some(digest) && self.meta_is_in(&seen.meta))
     }
 
     fn meta_is_in(&self, seen: &Meta) -> bool {
@@ -133,6 +150,7 @@ const CONFIG_KEYS: &[&str] = &[
     "storage.format",
     "initial.controllers",
     "jvm.options",
+    "java.security",
     "log4j.properties",
     "log4j2.properties",
 ];
@@ -167,13 +185,15 @@ pub struct Render<'a> {
     pub cluster_id: &'a ClusterId,
     /// Who formed the quorum, if that is known.
     pub initial: Option<&'a InitialControllers>,
-    /// Where nodes find the quorum.
+    /// Where its voters are kept.
+    pub quorum: Kind,
+    /// Where nodes find it when they start.
     pub bootstrap_servers: String,
 }
 
 impl Render<'_> {
     /// The objects that do not depend on nodes: they can be made before the cluster has an identity.
-    pub fn shared(cluster: &Cluster, kafka: &api::Kafka) -> Vec<Object> {
+    pub fn shared(cluster: &Cluster, kafka: &api::Kafka, settings: &Settings) -> Vec<Object> {
         let template = SharedTemplate::of(kafka);
         let mut account = service_account(cluster, kafka);
         template.service_account.add_marked_to(&mut account.metadata);
@@ -181,7 +201,11 @@ impl Render<'_> {
         template.brokers_service.add_to(&mut headless);
         let mut bootstrap = bootstrap_service(cluster, kafka);
         template.bootstrap_service.add_to(&mut bootstrap);
-        vec![Object::ServiceAccount(account), Object::Service(headless), Object::Service(bootstrap)]
+        let mut objects =
+            vec![Object::ServiceAccount(account), Object::Service(headless), Object::Service(bootstrap)];
+        objects.extend(fences::budgets(cluster, kafka, &template));
+        objects.extend(fences::policy(cluster, kafka, settings));
+        objects
     }
 
     /// The objects of the nodes: what pods need first, then the pods.
@@ -191,6 +215,9 @@ impl Render<'_> {
             let mut pods = Vec::new();
             for id in &pool.nodes {
                 let node = Node { id: *id, pool };
+                if !self.can_run(node) {
+                    continue;
+                }
                 let config = self.server_config(node);
                 objects.push(Object::ConfigMap(self.config_map(node, &config)));
                 objects.extend(self.claims(node).into_iter().map(Object::Claim));
@@ -203,12 +230,21 @@ impl Render<'_> {
         Ok(objects)
     }
 
+    /// A node without its certificate is not made yet. One that runs is never taken away for that.
+    fn can_run(&self, node: Node<'_>) -> bool {
+        let pod = self.cluster.pod_name(node);
+        self.world.pods.contains_key(&pod) || certificates::has_secrets(self.world, &pod)
+    }
+
     fn server_config(&self, node: Node<'_>) -> Properties {
         let user = self.world.kafka.spec.kafka.config.as_ref();
-        config::render(self.cluster, node, &self.bootstrap_servers, user)
+        config::render(self.cluster, node, self.quorum, &self.bootstrap_servers, user)
     }
 
     fn storage_format(&self, node: Node<'_>) -> StorageFormat {
+        if self.quorum == Kind::Static {
+            return StorageFormat::Static;
+        }
         let name = self.cluster.pod_name(node);
         let running = self.world.config_maps.get(&name).and_then(|map| map.storage_format.as_deref());
         let worked_before =
@@ -226,6 +262,7 @@ impl Render<'_> {
             ("storage.format", self.storage_format(node).as_str().to_owned()),
             ("initial.controllers", self.initial.map(ToString::to_string).unwrap_or_default()),
             ("jvm.options", jvm::options(node.pool.jvm_options.as_ref(), node.pool.memory())),
+            ("java.security", jvm::SECURITY.to_owned()),
             (logging_key, logging.to_owned()),
         ];
         ConfigMap {
@@ -311,7 +348,7 @@ impl Render<'_> {
     }
 }
 
-fn shared_meta(cluster: &Cluster, kafka: &api::Kafka, name: String) -> ObjectMeta {
+pub(crate) fn shared_meta(cluster: &Cluster, kafka: &api::Kafka, name: String) -> ObjectMeta {
     ObjectMeta {
         name: Some(name),
         namespace: Some(cluster.key.namespace.clone()),

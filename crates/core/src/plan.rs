@@ -10,18 +10,24 @@ use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use serde_json::{Value, json};
 
+use crate::certificates::{self, Bearer};
 use crate::cluster::{Cluster, Pool};
 use crate::identity::{self, Identity};
 use crate::ids::NodeId;
-use crate::names::{CLUSTER_LABEL, ClusterKey, PAUSE_ANNOTATION, is_true};
+use crate::names::{CLUSTER_LABEL, ClusterKey, MIGRATION_ANNOTATION, PAUSE_ANNOTATION, is_true};
 use crate::notice::Notice;
 use crate::objects::Render;
 use crate::problem::Problem;
+use crate::quorum::{CONTROLLER_PORT, Kind};
 use crate::status::{self, Progress};
-pub use crate::steps::{Fact, Mark, Plan, Protection, Questions, Removal};
-use crate::world::{Trouble, World};
-use crate::{config, ignored, membership, pods, removals, resolve, rolling};
+pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Removal};
+use crate::world::{Answer, Trouble, World};
+use crate::{
+    claims, config, ignored, membership, migration, pods, registration, removals, resolve, rolling, upgrade,
+};
 
+/// How soon to ask a quorum again that did not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How soon to look at the quorum again. It does not tell when a voter is lost.
 const LOOK_AT_QUORUM_AGAIN: Duration = Duration::from_secs(10);
 
@@ -29,7 +35,7 @@ const LOOK_AT_QUORUM_AGAIN: Duration = Duration::from_secs(10);
 const LOOK_AT_PARTITIONS_AGAIN: Duration = Duration::from_secs(5);
 
 /// Fields of the cluster's status that are never written with the rest of it.
-pub const KAFKA_FACTS: &[&str] = &["clusterId", "initialControllers"];
+pub const KAFKA_FACTS: &[&str] = &["clusterId", "initialControllers", "registeredNodeIds"];
 /// Fields of a pool's status that are never written with the rest of it.
 pub const POOL_FACTS: &[&str] = &["nodeIds", "clusterId", "roles"];
 
@@ -54,6 +60,10 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     plan.problems = resolved.problems;
     let pool_problems = resolved.pool_problems;
     let (partitions_of, asks_quorum) = (resolved.partitions_of, resolved.asks_quorum);
+    let log_dirs_of = resolved.log_dirs_of;
+
+    // Certificates, whatever is wrong with the rest.
+    let refusal = certify(&mut plan, world, resolved.cluster.as_ref());
     let Some(cluster) = resolved.cluster else {
         let progress = Progress::held_by(&plan.problems);
         report_pools(&mut plan, world, None, &pool_problems)?;
@@ -73,25 +83,37 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
 
     // Kafka's own word, where a decision needs it.
     plan.questions = first_questions(world, &cluster, asks_quorum, partitions_of);
-    if world.answers.partitions.was_asked() || world.answers.quorum.was_asked() {
+    plan.questions.ask_log_dirs(log_dirs_of, || broker_hosts(world, &cluster));
+    if world.answers.partitions.was_asked()
+        || world.answers.quorum.was_asked()
+        || !world.answers.log_dirs.is_empty()
+    {
         let blocked = plan.notices.iter().any(Notice::waits_for_kafka);
         plan.look_soon(blocked.then_some(LOOK_AT_PARTITIONS_AGAIN));
     }
     if has_formed(world) {
-        plan.look_soon(Some(LOOK_AT_QUORUM_AGAIN));
+        let silent = matches!(world.answers.quorum, Answer::Silent(_));
+        plan.look_soon(Some(if silent { ASK_AGAIN } else { LOOK_AT_QUORUM_AGAIN }));
+    }
+
+    // What is not known yet decides the rest, so there is no use in going on.
+    if !plan.questions.is_empty() {
+        return Ok(plan);
     }
 
     // Objects.
-    let mut wanted = Render::shared(&cluster, &world.kafka);
+    let mut wanted = Render::shared(&cluster, &world.kafka, &world.settings);
     if plan.facts.is_empty() {
         let render = Render {
             cluster: &cluster,
             world,
             cluster_id: &identity.cluster_id,
             initial: identity.initial.as_ref(),
-            bootstrap_servers: cluster.bootstrap_servers(),
+            quorum: kind(world, &identity),
+            bootstrap_servers: bootstrap_servers(world, &cluster),
         };
         wanted.extend(render.nodes()?);
+        grow_claims(&mut plan, world, &cluster);
         plan.removals = removals::of(world, &cluster, &pool_problems);
         plan.protections = removals::protections(world, &cluster);
     }
@@ -101,19 +123,32 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         }
     }
 
+    if migration::is_over(world) {
+        plan.forgotten.push(MIGRATION_ANNOTATION);
+    }
+
     // The quorum, then the pods that restart: only what is written already can be restarted into.
     if plan.facts.is_empty() {
         join_and_leave(&mut plan, world, &cluster);
     }
-    if plan.facts.is_empty() && plan.objects.is_empty() {
+    if plan.facts.is_empty() && plan.certificates.is_empty() && plan.objects.is_empty() {
         plan.marks = rolling::marks(world, &cluster);
         roll(&mut plan, world, &cluster);
+        unregister_then_upgrade(&mut plan, world, &cluster);
     }
+    pause_after_failures(&mut plan, world);
 
     // Status.
-    let progress = if pool_problems.is_empty() {
+    let progress = if let Some(problem) = refusal {
+        plan.problems.push(problem.clone());
+        Progress::Refused(vec![problem])
+    } else if pool_problems.is_empty() {
         match status::progress(world, &cluster) {
-            Progress::Ready if !plan.objects.is_empty() || !plan.marks.is_empty() => Progress::Applying,
+            Progress::Ready
+                if !plan.objects.is_empty() || !plan.growths.is_empty() || !plan.marks.is_empty() =>
+            {
+                Progress::Applying
+            }
             progress => progress,
         }
     } else {
@@ -126,6 +161,33 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     };
     report_pools(&mut plan, world, Some(&cluster), &pool_problems)?;
     finish(plan, world, Some(&cluster), progress)
+}
+
+/// Which keys and certificates are to be made. Returns what keeps a cluster that does not run yet from being made.
+fn certify(plan: &mut Plan, world: &World, cluster: Option<&Cluster>) -> Option<Problem> {
+    // A node gets its certificate when its id is sure.
+    let is_durable = |pool: &&Pool| {
+        let status = world.pools.get(&pool.name).and_then(|resource| resource.status.as_ref());
+        !pool.has_resource || status.is_some_and(|status| status.node_ids.as_ref() == Some(&id_list(pool)))
+    };
+    let pools = cluster.iter().flat_map(|cluster| &cluster.pools).filter(is_durable);
+    let bearers: Vec<_> = pools
+        .flat_map(|pool| {
+            pool.nodes
+                .iter()
+                .map(|id| Bearer { pod: world.key.pod(&pool.name, *id), pool: pool.name.clone() })
+        })
+        .collect();
+    let certificates = certificates::next(world, &bearers);
+    plan.certificates = certificates.issues;
+    plan.ownerships = certificates.ownerships;
+    plan.notices.extend(certificates.notices);
+    let why = certificates.refusal?.to_string();
+    if world.pods.is_empty() {
+        return Some(Problem::AuthorityUnusable { why });
+    }
+    plan.notices.push(Notice::AuthorityUnusable { why });
+    None
 }
 
 fn is_paused(kafka: &api::Kafka) -> bool {
@@ -157,7 +219,7 @@ fn notices(world: &World, cluster: Option<&Cluster>) -> Vec<Notice> {
 /// What works, and still wants a second look.
 fn advice(world: &World, cluster: &Cluster) -> Vec<Notice> {
     let mut notices = Vec::new();
-    let controllers = cluster.controllers();
+    let controllers: Vec<_> = cluster.voters().collect();
     let brokers = cluster.broker_count();
     if controllers.len().is_multiple_of(2) && !controllers.is_empty() {
         notices.push(Notice::EvenControllers { count: controllers.len() });
@@ -204,6 +266,9 @@ fn missing_facts(world: &World, cluster: &Cluster, identity: &Identity) -> Vec<F
     if !nodes.is_empty() {
         return nodes;
     }
+    if let Some(status) = registration::to_remember(world, cluster).filter(|_| identity.is_durable) {
+        return vec![Fact::Registered { status }];
+    }
     if !identity.is_durable {
         let mut status = json!({ "clusterId": identity.cluster_id });
         if let Some(initial) = &identity.initial {
@@ -226,6 +291,21 @@ fn id_list(pool: &Pool) -> Vec<i32> {
     pool.ids.iter().map(|id| id.0).collect()
 }
 
+/// A quorum that is about to be formed is dynamic.
+fn kind(world: &World, identity: &Identity) -> Kind {
+    if identity.initial.is_some() { Kind::Dynamic } else { Kind::of(world) }
+}
+
+/// Where nodes look for the quorum when they start: at the controllers that are wanted, and at those that run. While roles
+/// change hands, only the latter know who votes.
+fn bootstrap_servers(world: &World, cluster: &Cluster) -> String {
+    let wanted = cluster.controllers().into_iter().map(|node| cluster.host(node));
+    let running = world.pods.iter().filter(|(_, pod)| pod.runs_controller() && !pod.meta.deleting);
+    let running = running.map(|(name, _)| world.key.pod_host(name, &cluster.domain));
+    let hosts: BTreeSet<String> = wanted.chain(running).collect();
+    hosts.into_iter().map(|host| format!("{host}:{CONTROLLER_PORT}")).collect::<Vec<_>>().join(",")
+}
+
 fn has_formed(world: &World) -> bool {
     world.pods.values().any(|pod| pod.is_serving() && pod.runs_controller())
 }
@@ -242,25 +322,58 @@ fn first_questions(
         questions.quorum = controller_hosts(world, cluster);
     }
     questions.ask_partitions(partitions_of, || broker_hosts(world, cluster));
+    let brokers = broker_hosts(world, cluster);
+    if !brokers.is_empty() && !world.answers.registered.was_asked() {
+        questions.registered = true;
+        questions.brokers = brokers;
+    }
     questions
+}
+
+/// Which claims grow, and which stay as they are though something else is asked for.
+fn grow_claims(plan: &mut Plan, world: &World, cluster: &Cluster) {
+    let compared = claims::compare(world, cluster);
+    plan.growths = compared.growths;
+    plan.notices.extend(compared.notices);
+    plan.look_soon(compared.look_again);
 }
 
 /// Who votes next, or no longer.
 fn join_and_leave(plan: &mut Plan, world: &World, cluster: &Cluster) {
     let Some(quorum) = world.answers.quorum.known() else { return };
-    let membership = membership::next(world, cluster, quorum);
-    plan.change = membership.change;
+    let membership = match quorum.is_dynamic {
+        true => membership::next(world, cluster, quorum),
+        false => migration::next(world, cluster, quorum),
+    };
     plan.notices.extend(membership.notices);
     plan.look_soon(membership.look_again);
-    // What just failed gets a pause, and is told.
-    let failed = world.trouble.as_ref().filter(|trouble| Some(&trouble.change) == plan.change.as_ref());
-    if let Some(Trouble { change, why, until }) = failed {
-        plan.notices.push(Notice::QuorumChangeFailed { change: change.to_string(), why: why.clone() });
-        if let Ok(pause) = Duration::try_from(until.duration_since(world.now))
-            && !pause.is_zero()
-        {
-            plan.change = None;
-            plan.look_again = Some(pause);
+    plan.deeds.extend(membership.change.map(Deed::Change));
+}
+
+/// Brokers that are gone are forgotten; when all of them are, the metadata version may move.
+fn unregister_then_upgrade(plan: &mut Plan, world: &World, cluster: &Cluster) {
+    let gone = registration::gone(world, cluster);
+    if gone.is_empty() && plan.change().is_none() && plan.restarts.is_empty() {
+        plan.deeds.extend(upgrade::metadata(world, cluster).map(Deed::Metadata));
+    }
+    plan.deeds.extend(gone.into_iter().map(Deed::Unregister));
+}
+
+/// What just failed gets a pause, and is told.
+fn pause_after_failures(plan: &mut Plan, world: &World) {
+    for Trouble { deed, why, until } in &world.troubles {
+        let Some(position) = plan.deeds.iter().position(|planned| planned == deed) else { continue };
+        plan.notices.push(match deed {
+            Deed::Change(change) => {
+                Notice::QuorumChangeFailed { change: change.to_string(), why: why.clone() }
+            }
+            Deed::Unregister(node) => Notice::UnregistrationFailed { node: *node, why: why.clone() },
+            Deed::Metadata(change) => Notice::MetadataFailed { name: change.name, why: why.clone() },
+        });
+        let pause = Duration::try_from(until.duration_since(world.now)).unwrap_or_default();
+        if !pause.is_zero() {
+            plan.deeds.remove(position);
+            plan.look_soon(Some(pause));
         }
     }
 }
@@ -274,8 +387,9 @@ fn roll(plan: &mut Plan, world: &World, cluster: &Cluster) {
         plan.questions.quorum = controller_hosts(world, cluster);
     }
     plan.questions.ask_partitions(roll.partitions_of, || broker_hosts(world, cluster));
+    plan.questions.ask_log_dirs(roll.log_dirs_of, || broker_hosts(world, cluster));
     plan.restarts = roll.restarts;
-    if plan.change.is_some() {
+    if plan.change().is_some() {
         plan.restarts
             .retain(|restart| world.pods.get(&restart.pod).is_some_and(|pod| !pod.runs_controller()));
     }

@@ -6,21 +6,22 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
     Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource,
-    HTTPGetAction, LocalObjectReference, PersistentVolumeClaimVolumeSource, Pod, PodAffinityTerm,
+    HTTPGetAction, KeyToPath, LocalObjectReference, PersistentVolumeClaimVolumeSource, Pod, PodAffinityTerm,
     PodAntiAffinity, PodSecurityContext, PodSpec, Probe, ResourceRequirements, SeccompProfile,
-    SecurityContext, Volume, VolumeMount, WeightedPodAffinityTerm,
+    SecretVolumeSource, SecurityContext, Volume, VolumeMount, WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use karst_api as api;
 
+use crate::certificates;
 use crate::cluster::{Node, Pool};
 use crate::config::{self, REPLICATION_PORT};
 use crate::digest::Digest;
 use crate::names::{
-    BROKER_ROLE_LABEL, CONFIGURATION_HASH_ANNOTATION, CONTROLLER_ROLE_LABEL, KAFKA_VERSION_ANNOTATION,
-    POD_NAME_LABEL, REVISION_ANNOTATION,
+    BROKER_ROLE_LABEL, CLUSTER_TRUST, CONFIGURATION_HASH_ANNOTATION, CONTROLLER_ROLE_LABEL,
+    KAFKA_VERSION_ANNOTATION, POD_NAME_LABEL, REVISION_ANNOTATION, trust_secret,
 };
 use crate::objects::Render;
 use crate::properties::Properties;
@@ -45,7 +46,10 @@ pub fn render(
     let mut pod =
         Pod { metadata: metadata(context, node, config)?, spec: Some(spec(context, node)), ..Pod::default() };
     let revision = revision::of(&pod)?;
-    pod.metadata.annotations.get_or_insert_default().insert(REVISION_ANNOTATION.to_owned(), revision);
+    let annotations = pod.metadata.annotations.get_or_insert_default();
+    annotations.insert(REVISION_ANNOTATION.to_owned(), revision);
+    // New certificates are no reason to restart, so they are no part of the fingerprint.
+    annotations.extend(certificates::annotations(context.world, &context.cluster.pod_name(node)));
     serde_json::to_value(pod)
 }
 
@@ -112,7 +116,7 @@ fn spec(context: &Render<'_>, node: Node<'_>) -> PodSpec {
         host_users: template.host_users,
         init_containers: Some(vec![launcher_container(context, &node.pool.template.init_container)]),
         containers: vec![kafka_container(context, node)],
-        volumes: Some(volumes(node, &name)),
+        volumes: Some(volumes(&cluster.key.name, node, &name)),
         ..PodSpec::default()
     }
 }
@@ -212,6 +216,8 @@ fn kafka_container(context: &Render<'_>, node: Node<'_>) -> Container {
     let mut mounts = vec![
         mount("karst", "/karst", true),
         mount("config", "/opt/kafka/custom-config", true),
+        mount("certificate", config::CERTIFICATE_DIR, true),
+        mount("trust", config::TRUST_DIR, true),
         mount("tmp", "/tmp", false),
     ];
     mounts.extend(
@@ -287,7 +293,7 @@ fn resources(wanted: &api::ResourceRequirements) -> ResourceRequirements {
     }
 }
 
-fn volumes(node: Node<'_>, pod: &str) -> Vec<Volume> {
+fn volumes(cluster: &str, node: Node<'_>, pod: &str) -> Vec<Volume> {
     let template = &node.pool.template.pod;
     let empty_dir = |name: &str, size_limit: Option<&str>| Volume {
         name: name.to_owned(),
@@ -308,10 +314,25 @@ fn volumes(node: Node<'_>, pod: &str) -> Vec<Volume> {
             }),
             ..Volume::default()
         },
+        secret_file("certificate", pod, &format!("{pod}.pem"), config::CERTIFICATE_FILE),
+        secret_file("trust", &trust_secret(cluster), CLUSTER_TRUST, config::TRUST_FILE),
     ];
     volumes.extend(node.pool.storage.disks().iter().map(|disk| data_volume(disk, pod, &empty_dir)));
     volumes.extend(template.volumes.clone());
     volumes
+}
+
+/// One entry of a Secret as a file.
+fn secret_file(volume: &str, secret: &str, entry: &str, file: &str) -> Volume {
+    Volume {
+        name: volume.to_owned(),
+        secret: Some(SecretVolumeSource {
+            secret_name: Some(secret.to_owned()),
+            items: Some(vec![KeyToPath { key: entry.to_owned(), path: file.to_owned(), mode: None }]),
+            ..SecretVolumeSource::default()
+        }),
+        ..Volume::default()
+    }
 }
 
 fn data_volume(disk: &Disk, pod: &str, empty_dir: &impl Fn(&str, Option<&str>) -> Volume) -> Volume {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use karst_api as api;
 
-use crate::cluster::Pool;
+use crate::cluster::{Pool, Roles};
 use crate::identity;
 use crate::ids::NodeId;
 use crate::names::{self, NODE_POOLS_ANNOTATION, STORAGE_ANNOTATION};
@@ -17,6 +17,7 @@ use crate::quorum::{InitialController, InitialControllers};
 use crate::resolve::{Resolved, too_long};
 use crate::roles;
 use crate::storage::Storage;
+use crate::storage_change;
 use crate::template::{self, Template};
 use crate::world::{PodSetView, World};
 
@@ -181,7 +182,7 @@ fn check(world: &World, wanted: &Wanted<'_>, resolved: &mut Resolved) -> Result<
     let leaves_quorum =
         roles.is_some_and(|roles| roles::still_votes(world, wanted.name, roles, wanted.status, resolved));
     let roles = roles.map(|roles| if leaves_quorum { roles.with_controller() } else { roles });
-    let written = held_storage(world, wanted, &mut resolved.notices);
+    let written = held_storage(world, wanted, roles, resolved);
     let storage =
         Storage::parse(wanted.storage_field, &written).map_err(|problem| problems.push(problem)).ok();
     let replicas = usize::try_from(wanted.replicas)
@@ -256,18 +257,23 @@ fn cluster_id_problem(world: &World, wanted: &Wanted<'_>) -> Option<Problem> {
     })
 }
 
-/// The storage that nodes run with stays as it is. The pod set remembers it.
-fn held_storage(world: &World, wanted: &Wanted<'_>, notices: &mut Vec<Notice>) -> api::Storage {
-    let kept: Option<api::Storage> = running(world, wanted.name)
-        .and_then(|set| set.meta.annotations.get(STORAGE_ANNOTATION))
-        .and_then(|text| serde_json::from_str(text).ok());
-    match kept {
-        Some(kept) if kept != *wanted.storage => {
-            notices.push(Notice::StorageHeld { pool: wanted.name.to_owned() });
-            kept
-        }
-        _ => wanted.storage.clone(),
-    }
+/// What is possible of the storage that was asked for. The pod set remembers what nodes run with.
+fn held_storage(
+    world: &World,
+    wanted: &Wanted<'_>,
+    roles: Option<Roles>,
+    resolved: &mut Resolved,
+) -> api::Storage {
+    let set = running(world, wanted.name);
+    let kept = set.and_then(|set| set.meta.annotations.get(STORAGE_ANNOTATION));
+    let kept: Option<api::Storage> = kept.and_then(|text| serde_json::from_str(text).ok());
+    let (Some(set), Some(kept)) = (set, kept) else { return wanted.storage.clone() };
+    let (field, nodes) = (wanted.storage_field, pod_ids(set).collect());
+    let running = storage_change::Running { world, pool: wanted.name, field, roles, nodes, kept: &kept };
+    let settled = storage_change::settle(&running, wanted.storage);
+    resolved.notices.extend(settled.notices);
+    resolved.log_dirs_of.extend(settled.log_dirs_of);
+    settled.storage
 }
 
 /// Has the cluster a quorum that must not be changed by accident? Also when only what is left of it shows that.

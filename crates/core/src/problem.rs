@@ -243,6 +243,12 @@ pub enum Problem {
         /// Who made it.
         manager: String,
     },
+    /// An authority that cannot be used, so no node can get a certificate.
+    #[error("{why}; no node is created before that")]
+    AuthorityUnusable {
+        /// What is wrong, and what would be right.
+        why: String,
+    },
     /// A pool that is not valid, in a cluster that runs.
     #[error("pool '{pool}': {why}")]
     InvalidPool {
@@ -281,6 +287,7 @@ impl Problem {
             }
             Self::ForeignPool { .. } | Self::PoolsDisagree { .. } => "ClusterIdMismatch",
             Self::AuthorizationUnsupported => "NotSupported",
+            Self::AuthorityUnusable { .. } => "CertificateAuthorityUnusable",
             _ => "InvalidResource",
         }
     }

@@ -8,7 +8,8 @@ use std::fmt;
 
 use crate::ids::{DirectoryId, Entropy, NodeId};
 use crate::problem::Problem;
-use crate::world::QuorumView;
+use crate::world::{QuorumView, World};
+use karst_api as api;
 
 /// The port on which controllers talk to each other and to brokers.
 pub const CONTROLLER_PORT: u16 = 9090;
@@ -89,9 +90,38 @@ fn parse_entry(entry: &str) -> Result<InitialController, Problem> {
     parsed().ok_or_else(|| Problem::InitialControllers { entry: entry.to_owned() })
 }
 
+/// Where the set of voters is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// In the quorum's own log: it can change while the cluster runs.
+    Dynamic,
+    /// In the settings of every node.
+    Static,
+    /// Nobody remembers, and Kafka has not said.
+    Unknown,
+}
+
+impl Kind {
+    /// What is remembered, or what Kafka says.
+    pub fn of(world: &World) -> Self {
+        let status = world.kafka.status.as_ref();
+        if status.is_some_and(|status| status.initial_controllers.is_some()) {
+            return Self::Dynamic;
+        }
+        let remembered = status.and_then(|status| status.quorum.as_ref()?.kind);
+        match (world.answers.quorum.known().map(|quorum| quorum.is_dynamic), remembered) {
+            (Some(true), _) | (None, Some(api::QuorumKind::Dynamic)) => Self::Dynamic,
+            (Some(false), _) | (None, Some(api::QuorumKind::Static)) => Self::Static,
+            (None, None) => Self::Unknown,
+        }
+    }
+}
+
 /// How a node formats a disk that is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageFormat {
+    /// Without a word about voters, which its settings name.
+    Static,
     /// As one of those that form the quorum.
     Initial,
     /// As one that joins a quorum that exists.
@@ -102,6 +132,7 @@ impl StorageFormat {
     /// As the launcher reads it.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Static => "static",
             Self::Initial => "initial",
             Self::Join => "join",
         }
@@ -149,11 +180,13 @@ mod tests {
         QuorumView {
             leader: NodeId(3),
             epoch: 1,
+            stable_for: std::time::Duration::from_secs(60),
             voters,
             observers: Vec::new(),
             is_dynamic: true,
             is_committed: true,
             metadata_level: None,
+            features: std::collections::BTreeMap::new(),
         }
     }
 

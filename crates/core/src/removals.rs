@@ -1,4 +1,4 @@
-//! What is deleted: only what belongs to a node that is gone, of a pool that is still there to say so.
+//! What is deleted: only what belongs to a node or a volume that is gone, of a pool that is still there to say so.
 //!
 //! Whose pool cannot be read, or is not there at all, keeps everything.
 
@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Pool};
+use crate::ids::NodeId;
 use crate::names::{DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL, POOL_FINALIZER, POOL_LABEL};
 use crate::plan::{Protection, Removal};
 use crate::problem::Problem;
@@ -26,17 +27,62 @@ pub(crate) fn of(world: &World, cluster: &Cluster, refused: &BTreeMap<String, Ve
         .values()
         .filter(|map| is_left(&map.meta))
         .map(|map| Removal::ConfigMap { name: map.meta.name.clone(), uid: map.meta.uid.clone() });
+    let secrets = world
+        .secrets
+        .values()
+        .filter(|secret| is_left(&secret.meta))
+        .map(|secret| Removal::Secret { name: secret.meta.name.clone(), uid: secret.meta.uid.clone() });
     let claims = world.claims.values().filter(|claim| is_left(&claim.meta) && is_disposable(&claim.meta));
     let claims = claims.filter_map(|claim| {
         let (name, uid) = (claim.meta.name.clone(), claim.meta.uid.clone());
         Some(Removal::Claim { name, uid, pod: claim.meta.labels.get(POD_NAME_LABEL)?.clone() })
     });
+    let volumes = cluster.pools.iter().filter(|pool| !refused.contains_key(&pool.name));
+    let volumes = volumes.flat_map(|pool| removed_volumes(world, pool));
     let empty = cluster.pools.iter().filter(|pool| pool.ids.is_empty());
     let sets = empty.filter_map(|pool| world.pod_sets.get(&world.key.pod_set(&pool.name)));
     let sets = sets
         .filter(|set| set.pods.is_empty() && !set.meta.deleting)
         .map(|set| Removal::PodSet { name: set.meta.name.clone(), uid: set.meta.uid.clone() });
-    maps.chain(claims).chain(sets).collect()
+    maps.chain(secrets).chain(claims).chain(volumes).chain(sets).collect()
+}
+
+/// Claims of volumes that nodes of the pool no longer have. Each waits until its node's pod is one that was made without
+/// it.
+fn removed_volumes(world: &World, pool: &Pool) -> Vec<Removal> {
+    let Some(set) = world.pod_sets.get(&world.key.pod_set(&pool.name)) else { return Vec::new() };
+    let of_node = |node: &NodeId| {
+        let name = world.key.pod(&pool.name, *node);
+        let (Some(wanted), Some(pod)) = (set.pods.get(&name), world.pods.get(&name)) else {
+            return Vec::new();
+        };
+        if pod.meta.deleting || !pod.is_current(wanted) {
+            return Vec::new();
+        }
+        let has = |claim: &str| {
+            let disks = pool.storage.disks().iter();
+            let is_listed = disks.filter_map(|disk| disk.claim_name(&name)).any(|has| has == claim);
+            is_listed || wanted.json.contains(&format!("\"{claim}\""))
+        };
+        let gone = world.claims.values().filter(|claim| {
+            let meta = &claim.meta;
+            is_volume_of(meta, &name) && is_disposable(meta) && !meta.deleting && !has(&meta.name)
+        });
+        gone.map(|claim| Removal::Claim {
+            name: claim.meta.name.clone(),
+            uid: claim.meta.uid.clone(),
+            pod: name.clone(),
+        })
+        .collect()
+    };
+    pool.nodes.iter().flat_map(of_node).collect()
+}
+
+/// Was the claim made for a volume of this pod? By its label and by its name.
+fn is_volume_of(claim: &Meta, pod: &str) -> bool {
+    let volume = claim.name.strip_prefix("data-").and_then(|rest| rest.strip_suffix(&format!("-{pod}")));
+    claim.labels.get(POD_NAME_LABEL).is_some_and(|label| label == pod)
+        && volume.is_some_and(|id| id.parse::<i32>().is_ok())
 }
 
 /// The user said that this claim goes with its node.
@@ -46,7 +92,7 @@ fn is_disposable(claim: &Meta) -> bool {
 
 /// Which pools are to be protected from now on, and which no longer.
 pub(crate) fn protections(world: &World, cluster: &Cluster) -> BTreeMap<String, Protection> {
-    let of_pool = |pool: &crate::cluster::Pool| {
+    let of_pool = |pool: &Pool| {
         let meta = &world.pools.get(&pool.name)?.metadata;
         match (pool.is_going, is_protected(meta)) {
             (false, false) => Some((pool.name.clone(), Protection::Add)),

@@ -11,6 +11,7 @@ use crate::names::{self, ClusterKey, LONGEST_NAME};
 use crate::notice::Notice;
 use crate::pools;
 use crate::problem::Problem;
+use crate::upgrade;
 use crate::versions::{self, KafkaVersion};
 use crate::world::World;
 
@@ -27,6 +28,8 @@ pub struct Resolved {
     pub notices: Vec<Notice>,
     /// Nodes that are to go, or to stop serving, if no partition lives there: Kafka must be asked.
     pub partitions_of: BTreeSet<NodeId>,
+    /// Brokers that must say what is in their directories, because a volume is to go.
+    pub log_dirs_of: BTreeSet<NodeId>,
     /// Must the quorum be asked, because nodes that may vote are to go?
     pub asks_quorum: bool,
 }
@@ -36,8 +39,12 @@ pub fn resolve(world: &World) -> Resolved {
     let mut resolved = Resolved::default();
     let spec = &world.kafka.spec.kafka;
     resolved.problems.extend(name_problems(&world.key));
-    let version = find_version(spec, &mut resolved.problems);
-    let metadata_version = version.and_then(|version| find_metadata(spec, version, &mut resolved.problems));
+    let asked = find_version(spec, &mut resolved.problems);
+    if let Some(asked) = asked {
+        check_metadata(spec, asked, &mut resolved.problems);
+    }
+    let version = asked.map(|asked| upgrade::held(world, asked, &mut resolved.notices));
+    let metadata_version = version.and_then(|version| upgrade::wanted_metadata(spec, version));
     if spec.authorization.is_some() {
         resolved.problems.push(Problem::AuthorizationUnsupported);
     }
@@ -54,13 +61,19 @@ pub fn resolve(world: &World) -> Resolved {
             key: world.key.clone(),
             version,
             metadata_version,
-            image: spec.image.clone().unwrap_or_else(|| world.settings.kafka_image(version.version)),
+            image: image(world, spec, asked == Some(version), version),
             listeners: listeners.served,
             pools,
             domain: world.settings.cluster_domain.clone(),
         });
     }
     resolved
+}
+
+/// The image of the version that is run. One that the user names goes with the version that the user names.
+fn image(world: &World, spec: &api::KafkaClusterSpec, as_asked: bool, version: &KafkaVersion) -> String {
+    let named = spec.image.clone().filter(|_| as_asked);
+    named.unwrap_or_else(|| world.settings.kafka_image(version.version))
 }
 
 fn name_problems(key: &ClusterKey) -> Vec<Problem> {
@@ -86,21 +99,15 @@ fn find_version(spec: &api::KafkaClusterSpec, problems: &mut Vec<Problem>) -> Op
     found
 }
 
-fn find_metadata(
-    spec: &api::KafkaClusterSpec,
-    kafka: &'static KafkaVersion,
-    problems: &mut Vec<Problem>,
-) -> Option<&'static str> {
-    let Some(wanted) = spec.metadata_version.as_deref() else { return Some(kafka.metadata) };
-    let found = versions::metadata_in_full(wanted).filter(|full| versions::can_run(kafka, full));
-    if found.is_none() {
+fn check_metadata(spec: &api::KafkaClusterSpec, kafka: &'static KafkaVersion, problems: &mut Vec<Problem>) {
+    let Some(wanted) = spec.metadata_version.as_deref() else { return };
+    if upgrade::wanted_metadata(spec, kafka).is_none() {
         problems.push(Problem::UnknownMetadataVersion {
             metadata: wanted.to_owned(),
             kafka: kafka.version,
             newest: kafka.metadata,
         });
     }
-    found
 }
 
 /// What only shows in the cluster as a whole. A pool that is not valid stops a cluster that does not run yet;

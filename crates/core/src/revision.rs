@@ -6,7 +6,9 @@ use crate::digest::Digest;
 use crate::names::{BROKER_ROLE_LABEL, CONFIGURATION_HASH_ANNOTATION, CONTROLLER_ROLE_LABEL};
 
 /// What a part of the fingerprint is about, in the order of the parts. The last one covers the whole pod.
-const PARTS: [&str; 5] = ["image", "settings", "roles", "resources", "volumes"];
+const PARTS: [&str; 5] = ["image", "settings", "roles", "resources", VOLUMES];
+/// The part that is about volumes.
+pub(crate) const VOLUMES: &str = "volumes";
 /// What changed when no part did.
 const REST: &str = "pod template";
 

@@ -15,6 +15,7 @@ use crate::ids::NodeId;
 use crate::names::{POOL_LABEL, SKIP_CHECK_ANNOTATION, is_true, node_of_pod};
 use crate::notice::Notice;
 use crate::pools::{quorum_is_dynamic, quorum_is_formed};
+use crate::quorum_status;
 use crate::resolve::Resolved;
 use crate::world::{Answer, World};
 
@@ -73,8 +74,10 @@ pub(crate) fn still_votes(
             were_controllers
         }
         Answer::Silent(why) if were_controllers => {
-            let (pool, nodes) = (pool.to_owned(), health::list(&nodes));
-            resolved.notices.push(Notice::QuorumUnknown { pool, nodes, why: why.clone() });
+            if quorum_status::is_silent_for_long(world) {
+                let (pool, nodes) = (pool.to_owned(), health::list(&nodes));
+                resolved.notices.push(Notice::QuorumUnknown { pool, nodes, why: why.clone() });
+            }
             true
         }
         Answer::Silent(_) => false,

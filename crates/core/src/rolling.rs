@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use crate::certificates::{self, Stale};
+use crate::claims;
 use crate::cluster::{Cluster, Node};
 use crate::health;
 use crate::ids::NodeId;
@@ -15,8 +17,9 @@ use crate::names::{
     DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, RESTARTS_AT_ONCE_ANNOTATION, is_true,
 };
 use crate::notice::Notice;
-use crate::revision;
+use crate::revision::{self, VOLUMES};
 use crate::steps::Mark;
+use crate::storage_change;
 use crate::world::{Answer, ClaimView, PartitionView, Partitions, PodView, World};
 
 /// How soon to look again at what keeps a pod from its restart: Kafka does not tell.
@@ -31,10 +34,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub enum Cause {
     /// It runs with something else than what is asked for.
     Changed(Vec<&'static str>),
+    /// The certificates that it started with are no longer good enough.
+    Certificates(Stale),
     /// Somebody asked for it.
     Asked,
     /// Somebody asked for empty disks.
     EmptyDisks,
+    /// The file systems of these claims grow only when they are mounted anew.
+    Resize(Vec<String>),
 }
 
 impl Cause {
@@ -42,7 +49,9 @@ impl Cause {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Changed(_) => "PodHasOldRevision",
+            Self::Certificates(stale) => stale.reason(),
             Self::Asked | Self::EmptyDisks => "ManualRollingUpdate",
+            Self::Resize(_) => "FileSystemResizeNeeded",
         }
     }
 }
@@ -51,9 +60,13 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Changed(parts) => write!(f, "{} changed", parts.join(", ")),
+            Self::Certificates(stale) => stale.fmt(f),
             Self::Asked => write!(f, "the annotation {MANUAL_ROLL_ANNOTATION} asks for it"),
             Self::EmptyDisks => {
                 write!(f, "the annotation {DELETE_POD_AND_CLAIM_ANNOTATION} asks for it and for empty disks")
+            }
+            Self::Resize(claims) => {
+                write!(f, "file system resize: {} grew and must be mounted anew", claims.join(", "))
             }
         }
     }
@@ -85,6 +98,8 @@ pub(crate) struct Roll {
     pub(crate) notices: Vec<Notice>,
     /// Ask Kafka about partitions on these nodes.
     pub(crate) partitions_of: BTreeSet<NodeId>,
+    /// Ask these brokers about their directories.
+    pub(crate) log_dirs_of: BTreeSet<NodeId>,
     /// Ask Kafka about its quorum.
     pub(crate) asks_quorum: bool,
     /// When to look again.
@@ -102,6 +117,12 @@ pub(crate) struct Due<'a> {
 impl Due<'_> {
     fn wants_empty_disks(&self) -> bool {
         self.causes.contains(&Cause::EmptyDisks)
+    }
+
+    /// Could it lose a directory by this? A broker that serves can say what is in it.
+    fn may_lose_a_volume(&self) -> bool {
+        let changes = |cause: &Cause| matches!(cause, Cause::Changed(parts) if parts.contains(&VOLUMES));
+        self.pod.runs_broker() && self.pod.is_serving() && self.causes.iter().any(changes)
     }
 }
 
@@ -121,11 +142,16 @@ fn due_pod<'a>(world: &'a World, cluster: &Cluster, node: Node<'a>) -> Option<Du
     if !changed.is_empty() {
         causes.push(Cause::Changed(changed));
     }
+    causes.extend(certificates::stale(world, pod).map(Cause::Certificates));
     if is_true(Some(&pod.meta.annotations), MANUAL_ROLL_ANNOTATION) {
         causes.push(Cause::Asked);
     }
     if is_true(Some(&pod.meta.annotations), DELETE_POD_AND_CLAIM_ANNOTATION) {
         causes.push(Cause::EmptyDisks);
+    }
+    let grown = claims::awaiting_restart(world, cluster, node, pod);
+    if !grown.is_empty() {
+        causes.push(Cause::Resize(grown));
     }
     (!causes.is_empty()).then_some(Due { node, pod, causes })
 }
@@ -153,8 +179,9 @@ pub(crate) fn next(world: &World, cluster: &Cluster) -> Roll {
     if due.is_empty() {
         return Roll::default();
     }
+    let is_of_no_use = |pod: &PodView| pod.stuck.is_some() || certificates::has_ended(world, pod);
     let (broken, due): (Vec<_>, Vec<_>) =
-        due.into_iter().partition(|due| due.pod.stuck.is_some() && !due.wants_empty_disks());
+        due.into_iter().partition(|due| is_of_no_use(due.pod) && !due.wants_empty_disks());
     if !broken.is_empty() {
         let restarts = broken.iter().map(|due| restart(world, due, None)).collect();
         return Roll { restarts, ..Roll::default() };
@@ -218,7 +245,11 @@ impl Choice<'_> {
         if !serving.is_empty() && !self.world.answers.partitions_of(&serving).was_asked() {
             roll.partitions_of.clone_from(&serving);
         }
-        if roll.asks_quorum || !roll.partitions_of.is_empty() {
+        let answers = &self.world.answers.log_dirs;
+        let unasked =
+            group.iter().filter(|due| due.may_lose_a_volume() && !answers.contains_key(&due.node.id));
+        roll.log_dirs_of = unasked.map(|due| due.node.id).collect();
+        if roll.asks_quorum || !roll.partitions_of.is_empty() || !roll.log_dirs_of.is_empty() {
             return roll;
         }
         self.first(&self.ordered(group), &self.world.answers.partitions_of(&serving))
@@ -285,7 +316,11 @@ impl Choice<'_> {
 
     fn obstacle(&self, due: &Due<'_>, partitions: &Answer<&Partitions>) -> Option<String> {
         let quorum = due.pod.runs_controller().then(|| self.quorum_obstacle(due)).flatten();
-        quorum.or_else(|| due.pod.runs_broker().then(|| self.partition_obstacle(due, partitions)).flatten())
+        let quorum = quorum
+            .or_else(|| due.pod.runs_broker().then(|| self.partition_obstacle(due, partitions)).flatten());
+        quorum.or_else(|| {
+            due.may_lose_a_volume().then(|| storage_change::lost_by_restart(self.world, due.node)).flatten()
+        })
     }
 
     /// Has it been of no use for so long that a silent Kafka is no reason to leave it alone?

@@ -13,6 +13,7 @@ use crate::cluster::Cluster;
 use crate::names::{ClusterKey, KAFKA_VERSION_ANNOTATION, NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION};
 use crate::notice::{IDS_IGNORED, Notice};
 use crate::problem::Problem;
+use crate::quorum_status;
 use crate::rolling;
 use crate::versions;
 use crate::world::World;
@@ -82,7 +83,7 @@ fn not_ready(reason: &str, message: &str) -> Vec<api::Condition> {
     vec![condition("Ready", false, why), condition("NotReady", true, why)]
 }
 
-fn condition(type_: &str, status: bool, why: Option<(&str, &str)>) -> api::Condition {
+pub(crate) fn condition(type_: &str, status: bool, why: Option<(&str, &str)>) -> api::Condition {
     api::Condition {
         type_: Some(type_.to_owned()),
         status: Some(if status { "True" } else { "False" }.to_owned()),
@@ -211,9 +212,16 @@ pub fn of_kafka(
     conditions.extend(
         notices.iter().filter(|notice| notice.pool().is_none() || world_has_no(world, notice)).map(warning),
     );
+    conditions.extend(match cluster {
+        Some(cluster) => quorum_status::conditions(world, cluster),
+        None => quorum_status::said(world, &[quorum_status::HEALTHY, quorum_status::RECONCILED]),
+    });
     status.conditions = Some(since(conditions, status.conditions.as_ref(), world.now));
     if progress.is_settled() {
         status.observed_generation = world.kafka.metadata.generation;
+    }
+    if let Some(quorum) = world.answers.quorum.known() {
+        status.quorum = Some(quorum_status::view(quorum));
     }
     if let Some(cluster) = cluster {
         let pools: Vec<_> =

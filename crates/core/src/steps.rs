@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::certificates::{Issue, Ownership};
+use crate::claims::Growth;
 use crate::ids::NodeId;
 use crate::membership::Change;
 use crate::notice::Notice;
@@ -14,6 +16,7 @@ use crate::objects::Object;
 use crate::problem::Problem;
 use crate::rolling::Restart;
 use crate::status::Progress;
+use crate::upgrade::MetadataChange;
 
 /// Something that must be durable before anything is built on it.
 ///
@@ -34,6 +37,11 @@ pub enum Fact {
         /// Is the cluster formed by this? Then nothing of an earlier one may be left.
         forms: bool,
     },
+    /// Which brokers may be registered, where Kafka does not tell of those that are down.
+    Registered {
+        /// The new part of the status.
+        status: Value,
+    },
     /// Which cluster a pool belongs to.
     PoolCluster {
         /// The pool.
@@ -53,14 +61,21 @@ pub enum Removal {
         /// Which one.
         uid: String,
     },
-    /// A disk of a node that is gone, which the user does not want to keep.
+    /// A disk of a node that is gone, or that runs without it, and which the user does not want to keep.
     Claim {
         /// Its name.
         name: String,
         /// Which one.
         uid: String,
-        /// The pod that used it, and must not be there.
+        /// The pod that used it, and must not do so any more.
         pod: String,
+    },
+    /// The certificate of a node that is gone.
+    Secret {
+        /// Its name.
+        name: String,
+        /// Which one.
+        uid: String,
     },
     /// The pod set of a pool that is gone.
     PodSet {
@@ -86,16 +101,24 @@ pub struct Plan {
     /// What must be durable first. When there is any, nothing that depends on it is in this plan: after it is
     /// written, plan again.
     pub facts: Vec<Fact>,
+    /// Keys and certificates to be made. When there are any, plan again after they are written.
+    pub certificates: Vec<Issue>,
+    /// Secrets that are to have another owner.
+    pub ownerships: Vec<Ownership>,
     /// Objects to write, those that others need first.
     pub objects: Vec<Object>,
+    /// Claims to grow. That one cannot is remembered and told; nothing else waits for it.
+    pub growths: Vec<Growth>,
     /// Objects to delete.
     pub removals: Vec<Removal>,
     /// Pods to replace.
     pub restarts: Vec<Restart>,
     /// Pods that a pod set's annotation asks to restart: they are marked, then the annotation goes.
     pub marks: Vec<Mark>,
-    /// A change of the quorum.
-    pub change: Option<Change>,
+    /// Annotations of the `Kafka` resource that have served their purpose.
+    pub forgotten: Vec<&'static str>,
+    /// What Kafka is to do.
+    pub deeds: Vec<Deed>,
     /// Pools whose deletion is to wait from now on, or no longer.
     pub protections: BTreeMap<String, Protection>,
     /// What to ask Kafka, because its answer changes this plan.
@@ -114,6 +137,17 @@ pub struct Plan {
     pub look_again: Option<Duration>,
 }
 
+/// Something that Kafka is asked to do, once for all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Deed {
+    /// To change its quorum.
+    Change(Change),
+    /// To forget a broker that is gone.
+    Unregister(NodeId),
+    /// To go to another metadata version.
+    Metadata(MetadataChange),
+}
+
 /// All pods of a pod set are to restart, because its annotation says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
@@ -128,13 +162,25 @@ pub struct Mark {
 pub struct Questions {
     /// Ask the controllers at these hosts about the quorum.
     pub quorum: Vec<String>,
+    /// Ask which brokers are registered.
+    pub registered: bool,
     /// Ask for the partitions on these nodes.
     pub partitions_of: BTreeSet<NodeId>,
+    /// Ask these brokers what is in their directories.
+    pub log_dirs_of: BTreeSet<NodeId>,
     /// Where brokers can be asked.
     pub brokers: Vec<String>,
 }
 
 impl Plan {
+    /// The change of the quorum, if there is one.
+    pub fn change(&self) -> Option<&Change> {
+        self.deeds.iter().find_map(|deed| match deed {
+            Deed::Change(change) => Some(change),
+            _ => None,
+        })
+    }
+
     /// Looks again at this time at the latest.
     pub(crate) fn look_soon(&mut self, pause: Option<Duration>) {
         self.look_again = self.look_again.into_iter().chain(pause).min();
@@ -151,8 +197,19 @@ impl Questions {
         }
     }
 
+    /// Adds brokers that are to be asked about their directories.
+    pub(crate) fn ask_log_dirs(&mut self, nodes: BTreeSet<NodeId>, brokers: impl FnOnce() -> Vec<String>) {
+        if !nodes.is_empty() {
+            self.log_dirs_of.extend(nodes);
+            self.brokers = brokers();
+        }
+    }
+
     /// Is there nothing to ask?
     pub fn is_empty(&self) -> bool {
-        self.quorum.is_empty() && self.partitions_of.is_empty()
+        self.quorum.is_empty()
+            && self.partitions_of.is_empty()
+            && self.log_dirs_of.is_empty()
+            && !self.registered
     }
 }

@@ -30,6 +30,19 @@ pub enum Medium {
     },
 }
 
+fn volume_name(volume: Option<i32>) -> String {
+    volume.map_or_else(|| "data".to_owned(), |id| format!("data-{id}"))
+}
+
+fn mount_path(volume: Option<i32>) -> String {
+    format!("/var/lib/kafka/{}", volume_name(volume))
+}
+
+/// The directory Kafka uses on a volume.
+pub(crate) fn log_dir(volume: Option<i32>, node: NodeId) -> String {
+    format!("{}/kafka-log{node}", mount_path(volume))
+}
+
 /// One disk of every node of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disk {
@@ -42,17 +55,17 @@ pub struct Disk {
 impl Disk {
     /// The volume's name inside the pod.
     pub fn volume_name(&self) -> String {
-        self.id.map_or_else(|| "data".to_owned(), |id| format!("data-{id}"))
+        volume_name(self.id)
     }
 
     /// Where it is mounted.
     pub fn mount_path(&self) -> String {
-        format!("/var/lib/kafka/{}", self.volume_name())
+        mount_path(self.id)
     }
 
     /// The directory Kafka uses on it.
     pub fn log_dir(&self, node: NodeId) -> String {
-        format!("{}/kafka-log{node}", self.mount_path())
+        log_dir(self.id, node)
     }
 
     /// The claim for it, when it outlives the pod.

@@ -22,6 +22,26 @@ pub struct KafkaVersion {
     pub logging: Logging,
 }
 
+impl KafkaVersion {
+    /// Its numbers, to tell older from newer.
+    pub fn order(&self) -> (u32, u32, u32) {
+        let mut numbers = self.version.split('.').map(|number| number.parse().unwrap_or_default());
+        let mut next = || numbers.next().unwrap_or_default();
+        (next(), next(), next())
+    }
+
+    /// Its major and minor number.
+    pub fn minor(&self) -> (u32, u32) {
+        let (major, minor, _) = self.order();
+        (major, minor)
+    }
+
+    /// The level of the newest metadata version that it can run.
+    pub fn level(&self) -> i16 {
+        metadata_level(self.metadata).unwrap_or_default()
+    }
+}
+
 impl fmt::Display for KafkaVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.version)
@@ -88,6 +108,36 @@ const METADATA_LEVELS: &[(i16, &str)] = &[
 /// The supported version of that name.
 pub fn find(version: &str) -> Option<&'static KafkaVersion> {
     SUPPORTED.iter().find(|known| known.version == version)
+}
+
+/// The level of a metadata version.
+pub fn metadata_level(name: &str) -> Option<i16> {
+    METADATA_LEVELS.iter().find(|(_, known)| *known == name).map(|(level, _)| *level)
+}
+
+/// Levels of other features: the first version that knows each.
+const FEATURE_LEVELS: &[(&str, i16, (u32, u32))] = &[
+    ("kraft.version", 1, (3, 9)),
+    ("transaction.version", 1, (4, 0)),
+    ("transaction.version", 2, (4, 0)),
+    ("group.version", 1, (4, 0)),
+    ("eligible.leader.replicas.version", 1, (4, 0)),
+    ("share.version", 1, (4, 1)),
+    ("streams.version", 1, (4, 1)),
+];
+
+/// The highest level of a feature that a version knows. Of a feature that is not in the table nothing is known, so it is not
+/// in the way.
+pub fn feature_level(kafka: &KafkaVersion, feature: &str) -> i16 {
+    let mut levels = FEATURE_LEVELS.iter().filter(|(name, _, _)| *name == feature).peekable();
+    if levels.peek().is_none() {
+        return i16::MAX;
+    }
+    levels
+        .filter(|(_, _, since)| *since <= kafka.minor())
+        .map(|(_, level, _)| *level)
+        .max()
+        .unwrap_or_default()
 }
 
 /// The name of a metadata level, or the number itself for a level that is newer than this table.

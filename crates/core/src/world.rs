@@ -13,10 +13,10 @@ use karst_api as api;
 
 use crate::digest::Digest;
 use crate::ids::{DirectoryId, Entropy, NodeId};
-use crate::membership::Change;
 use crate::names::{
     BROKER_ROLE_LABEL, CONTROLLER_ROLE_LABEL, ClusterKey, MANAGED_BY, MANAGED_BY_LABEL, REVISION_ANNOTATION,
 };
+use crate::steps::Deed;
 
 /// Who an object is, without the parts nobody looks at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -63,6 +63,15 @@ pub struct ServiceView {
     pub digest: Option<Digest>,
 }
 
+/// An object of which only Karst sets anything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlainView {
+    /// Who it is.
+    pub meta: Meta,
+    /// Fingerprint of its spec.
+    pub digest: Option<Digest>,
+}
+
 /// A ConfigMap of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigMapView {
@@ -79,6 +88,16 @@ pub struct ConfigMapView {
 pub struct ClaimView {
     /// Who it is.
     pub meta: Meta,
+    /// How much it asks for.
+    pub requested: Option<String>,
+    /// Its storage class.
+    pub class: Option<String>,
+    /// Labels that its volume must have.
+    pub selector: Option<BTreeMap<String, String>>,
+    /// Has it ever got a volume? One that has not holds nothing.
+    pub bound: bool,
+    /// Since when its volume is larger than the file system on it.
+    pub resize_pending: Option<Timestamp>,
 }
 
 /// A pod that a pod set asks for.
@@ -185,6 +204,8 @@ pub struct QuorumView {
     pub leader: NodeId,
     /// Which term of office this is.
     pub epoch: i32,
+    /// For how long this leader has been seen in this term.
+    pub stable_for: Duration,
     /// The voters of the newest voter set, committed or not.
     pub voters: Vec<Replica>,
     /// Brokers, controllers that have not joined, and for some minutes those that left.
@@ -195,6 +216,8 @@ pub struct QuorumView {
     pub is_committed: bool,
     /// The finalized metadata version's level.
     pub metadata_level: Option<i16>,
+    /// All finalized features with their levels.
+    pub features: BTreeMap<String, i16>,
 }
 
 impl QuorumView {
@@ -252,6 +275,24 @@ impl<T> Answer<T> {
     }
 }
 
+/// A broker that is registered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegisteredBroker {
+    /// Its node.
+    pub node: NodeId,
+    /// Registered, but not serving.
+    pub fenced: bool,
+}
+
+/// The brokers that are registered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Registered {
+    /// The brokers.
+    pub brokers: Vec<RegisteredBroker>,
+    /// Are those that do not serve among them? Before Kafka 4.0 they are not.
+    pub fenced_known: bool,
+}
+
 /// Partitions, and the nodes whose partitions these are all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Partitions {
@@ -268,6 +309,17 @@ impl Partitions {
     }
 }
 
+/// A directory of a broker.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogDirView {
+    /// Where it is.
+    pub path: String,
+    /// Why the broker cannot look into it.
+    pub error: Option<String>,
+    /// The partitions there, as `topic-0`; copies in the making too.
+    pub partitions: Vec<String>,
+}
+
 /// What Kafka said in this pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
@@ -275,6 +327,10 @@ pub struct Answers {
     pub quorum: Answer<QuorumView>,
     /// About partitions on the nodes that are to go, or to restart.
     pub partitions: Answer<Partitions>,
+    /// About the brokers that are registered.
+    pub registered: Answer<Registered>,
+    /// About the directories of brokers that were asked.
+    pub log_dirs: BTreeMap<NodeId, Answer<Vec<LogDirView>>>,
 }
 
 impl Answers {
@@ -288,16 +344,29 @@ impl Answers {
     }
 }
 
-/// A change of the quorum that failed when it was last tried.
+/// Something that Kafka did not do when it was last asked to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// The change.
-    pub change: Change,
+    /// What.
+    pub deed: Deed,
     /// What Kafka said.
     pub why: String,
     /// Not to be tried again before.
     pub until: Timestamp,
 }
+
+/// The growth of a claim that Kubernetes refused when it was last tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedGrowth {
+    /// The size it was to get.
+    pub size: String,
+    /// What Kubernetes said.
+    pub why: String,
+    /// Not to be tried again before.
+    pub until: Timestamp,
+}
+
+pub use crate::secrets::{OperatorIdentity, SecretContent, SecretView};
 
 /// What the operator was told at its start. The same for all clusters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -314,6 +383,10 @@ pub struct Settings {
     pub image_pull_secrets: Vec<String>,
     /// Domain of the Kubernetes cluster.
     pub cluster_domain: String,
+    /// Are network policies made?
+    pub network_policies: bool,
+    /// Labels of the operator's namespace, when other namespaces are to be kept out.
+    pub operator_namespace_labels: BTreeMap<String, String>,
 }
 
 impl Settings {
@@ -344,12 +417,21 @@ pub struct World {
     pub services: BTreeMap<String, Arc<ServiceView>>,
     /// Its service accounts.
     pub service_accounts: BTreeMap<String, Arc<ServiceAccountView>>,
+    /// Its pod disruption budgets.
+    pub budgets: BTreeMap<String, Arc<PlainView>>,
+    /// Its network policies.
+    pub policies: BTreeMap<String, Arc<PlainView>>,
     /// Its claims.
     pub claims: BTreeMap<String, Arc<ClaimView>>,
+    /// Its Secrets.
+    pub secrets: BTreeMap<String, Arc<SecretView>>,
     /// What Kafka itself says.
     pub answers: Answers,
     /// What went wrong last, and is worth a pause.
-    pub trouble: Option<Trouble>,
+    pub troubles: Vec<Trouble>,
+
+    /// Claims that could not grow, by name.
+    pub refused_growth: BTreeMap<String, RefusedGrowth>,
     /// What the operator was told.
     pub settings: Arc<Settings>,
     /// When it is now.

@@ -24,7 +24,10 @@ fn facts_are_durable_in_order_before_the_first_pod_is_asked_for() {
         }
         for object in &plan.objects {
             assert!(
-                matches!(object.kind(), "Service" | "ServiceAccount"),
+                matches!(
+                    object.kind(),
+                    "Service" | "ServiceAccount" | "PodDisruptionBudget" | "NetworkPolicy"
+                ),
                 "{} came too early",
                 object.describe()
             );
@@ -43,6 +46,7 @@ fn name(fact: &Fact) -> String {
         Fact::PoolNodes { pool, .. } => format!("nodes of {pool}"),
         Fact::Identity { .. } => "identity".to_owned(),
         Fact::PoolCluster { pool, .. } => format!("cluster of {pool}"),
+        Fact::Registered { .. } => "registered brokers".to_owned(),
     }
 }
 
@@ -181,6 +185,7 @@ fn a_recreated_kafka_resource_brings_the_cluster_back_from_its_disks() {
         if !plan.questions.quorum.is_empty() {
             let initial = InitialControllers::parse(before.initial_controllers.as_ref().unwrap()).unwrap();
             world.answers.quorum = voters(&world, &initial);
+            world.answers.registered = Kafka::default().registered(&world);
             continue;
         }
         for map in world.config_maps.values() {

@@ -7,6 +7,7 @@ mod support;
 
 use std::path::Path;
 
+use karst_core::names::CERTIFICATE_HASH_ANNOTATION;
 use karst_core::objects::Object;
 use support::*;
 
@@ -16,9 +17,16 @@ fn render(object: &Object) -> String {
         Object::Service(object) => serde_json::to_value(object),
         Object::ConfigMap(object) => serde_json::to_value(object),
         Object::Claim(object) => serde_json::to_value(object),
+        Object::Budget(object) => serde_json::to_value(object),
+        Object::Policy(object) => serde_json::to_value(object),
         Object::PodSet(object) => serde_json::to_value(object),
     };
-    let mut text = serde_json::to_string_pretty(&value.unwrap()).unwrap();
+    let mut value = value.unwrap();
+    for pod in value.pointer_mut("/spec/pods").and_then(|pods| pods.as_array_mut()).into_iter().flatten() {
+        // No two certificates are the same.
+        pod["metadata"]["annotations"][CERTIFICATE_HASH_ANNOTATION] = "...".into();
+    }
+    let mut text = serde_json::to_string_pretty(&value).unwrap();
     text.push('\n');
     text
 }
@@ -28,7 +36,7 @@ fn objects(yaml: &str) -> Vec<Object> {
     let mut world = world(yaml);
     loop {
         let plan = decide(&world);
-        if plan.facts.is_empty() {
+        if plan.facts.is_empty() && plan.certificates.is_empty() {
             world.services.clear();
             world.service_accounts.clear();
             return decide(&world).objects;

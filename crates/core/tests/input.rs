@@ -138,7 +138,7 @@ fn held(pool: &str, edit: impl FnOnce(&mut api::KafkaNodePool)) -> String {
 fn what_could_cost_data_is_held_and_said_on_the_pool() {
     let smaller = serde_json::json!({"type": "ephemeral"});
     let message = held("brokers", |pool| pool.spec.storage = serde_json::from_value(smaller).unwrap());
-    assert!(message.contains("keeps the storage"), "{message}");
+    assert!(message.contains("spec.storage.type is ephemeral"), "{message}");
 }
 
 #[test]

@@ -130,6 +130,25 @@ fn roles_are_added_and_removed_and_a_voter_leaves_before_it_restarts() {
 }
 
 #[test]
+fn controllers_that_take_over_find_those_that_still_vote() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    edit_pool(&mut world, "brokers", |pool| pool.spec.roles.push(Role::Controller));
+    converge_safely(&mut world, &mut kafka, 3);
+    // The brokers vote. From now on they are not to.
+    edit_pool(&mut world, "brokers", |pool| pool.spec.roles = vec![Role::Broker]);
+    while world.pools["brokers"].status.as_ref().unwrap().roles != Some(vec![Role::Broker]) {
+        assert!(step(&mut world, &mut kafka, &[]));
+    }
+    let servers =
+        setting(&world, &kafka, "my-cluster-controllers-3", "controller.quorum.bootstrap.servers").unwrap();
+    assert!(
+        servers.contains("my-cluster-brokers-0.") && servers.contains("my-cluster-controllers-3."),
+        "{servers}"
+    );
+}
+
+#[test]
 fn combined_nodes_become_separate_ones_and_back() {
     let mut world = world(
         "apiVersion: kafka.strimzi.io/v1
@@ -205,14 +224,34 @@ fn nothing_goes_while_the_quorum_is_silent() {
     scale(&mut world, "controllers", 1);
     world.answers.quorum = Answer::Silent("no leader".into());
     let plan = decide(&world);
-    assert_eq!((plan.change, plan.objects.len()), (None, 0));
-    carry_out_status(&mut world);
+    assert_eq!((plan.change(), plan.objects.len()), (None, 0));
+    // An election takes a moment. What lasts is said.
+    let plan = decide(&world);
+    carry_out(&mut world, plan);
+    assert_eq!(pool_conditions(&world, "controllers", "Warning"), []);
+    let (status, reason, message) = conditions(&world, "QuorumHealthy").remove(0);
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "NoLeader"));
+    assert!(message.contains("my-cluster-controllers-3 is ready"), "{message}");
+    let plan = decide(&world);
+    carry_out(&mut world, plan);
     assert!(pool_conditions(&world, "controllers", "Warning")[0].2.contains("no leader"));
 }
 
-fn carry_out_status(world: &mut World) {
-    let plan = decide(world);
-    carry_out(world, plan);
+#[test]
+fn the_status_tells_who_votes_and_what_is_still_to_change() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    let quorum = world.kafka.status.clone().unwrap().quorum.unwrap();
+    assert_eq!((quorum.leader, quorum.voter_ids), (Some(3), Some(vec![3, 4, 5])));
+    assert_eq!(conditions(&world, "QuorumHealthy")[0].0, "True");
+    assert_eq!(conditions(&world, "QuorumReconciled")[0].0, "True");
+    scale(&mut world, "controllers", 5);
+    let seen = std::iter::from_fn(|| {
+        step(&mut world, &mut kafka, &[]).then(|| conditions(&world, "QuorumReconciled").remove(0).2)
+    });
+    let seen: BTreeSet<_> = seen.collect();
+    assert!(seen.contains("to join: 6, 7") && seen.contains("to join: 7"), "{seen:?}");
+    assert_eq!(conditions(&world, "QuorumReconciled")[0].0, "True");
 }
 
 #[test]
@@ -242,7 +281,7 @@ fn a_scale_down_that_could_cost_the_majority_is_held_and_names_the_voters() {
     }
     world.answers.quorum = answer;
     let plan = decide(&world);
-    assert_eq!(plan.change, None);
+    assert_eq!(plan.change(), None);
     carry_out(&mut world, plan);
     let warning =
         conditions(&world, "Warning").into_iter().find(|(_, reason, _)| reason == "QuorumChangeHeld");
@@ -266,7 +305,7 @@ fn a_dead_voter_that_is_not_wanted_leaves_before_anybody_joins() {
         dead.behind = None;
     }
     world.answers.quorum = answer;
-    let change = decide(&world).change;
+    let change = decide(&world).change().cloned();
     assert!(
         matches!(change, Some(Change::Leave { voter, why: Leaving::NotWanted }) if voter.node == NodeId(4))
     );
@@ -279,7 +318,7 @@ fn a_controller_that_lost_its_disk_is_replaced_as_a_voter() {
     kafka.disks.insert(NodeId(4), Entropy([5; 32]).directory_id(NodeId(4)));
     let mut answer = kafka.quorum(&world);
     world.answers.quorum = answer.clone();
-    let change = decide(&world).change;
+    let change = decide(&world).change().cloned();
     assert!(
         matches!(change, Some(Change::Leave { voter, why: Leaving::DiskReplaced }) if voter.node == NodeId(4))
     );
@@ -298,7 +337,7 @@ fn a_controller_that_lost_its_disk_is_replaced_as_a_voter() {
             Some(Duration::from_secs(9));
     }
     world.answers.quorum = answer;
-    assert_eq!(decide(&world).change, None);
+    assert_eq!(decide(&world).change(), None);
 }
 
 #[test]
@@ -314,4 +353,123 @@ fn controllers_of_a_pool_that_vanished_or_is_not_valid_are_left_alone() {
     world.pools.remove("more");
     converge_kafka(&mut world, &mut kafka, &[]);
     assert_eq!((ids(&kafka), world.pods.len()), (vec![3, 4, 5, 6, 7], 8));
+}
+
+/// A cluster that was made before quorums were dynamic: its disks are there, and its id is known.
+fn static_cluster() -> (World, Kafka) {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    kafka.is_static = true;
+    edit_kafka(&mut world, |kafka| {
+        let status = kafka.status.as_mut().unwrap();
+        (status.initial_controllers, status.quorum) = (None, None);
+    });
+    (world.pods, world.pod_sets, world.config_maps) = Default::default();
+    (world, kafka)
+}
+
+fn setting(world: &World, kafka: &Kafka, node: &str, key: &str) -> Option<String> {
+    let mut world = World { config_maps: Default::default(), ..world.clone() };
+    world.answers.quorum = kafka.quorum(&world);
+    world.answers.registered = kafka.clone().registered(&world);
+    let plan = karst_core::plan::plan(&world).unwrap();
+    let map = plan.objects.into_iter().find_map(|object| match object {
+        karst_core::objects::Object::ConfigMap(map) if map.metadata.name.as_deref() == Some(node) => map.data,
+        _ => None,
+    });
+    let config = map.unwrap().remove("server.config").unwrap();
+    config.lines().find_map(|line| line.strip_prefix(&format!("{key}=")).map(str::to_owned))
+}
+
+#[test]
+fn a_static_cluster_is_run_as_one_and_its_controllers_are_not_scaled() {
+    let (mut world, mut kafka) = static_cluster();
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    let status = world.kafka.status.clone().unwrap();
+    assert_eq!(status.initial_controllers, None);
+    assert_eq!(status.quorum.unwrap().kind, Some(api::QuorumKind::Static));
+    let node = "my-cluster-controllers-3";
+    assert!(
+        setting(&world, &kafka, node, "controller.quorum.voters")
+            .unwrap()
+            .starts_with("3@my-cluster-controllers-3")
+    );
+    assert_eq!(setting(&world, &kafka, node, "controller.quorum.bootstrap.servers"), None);
+    assert!(world.config_maps.values().all(|map| map.storage_format.as_deref() == Some("static")));
+
+    scale(&mut world, "controllers", 5);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(world.pods.len(), 6);
+    assert!(pool_conditions(&world, "controllers", "Warning")[0].2.contains("kraft-quorum-migration"));
+}
+
+fn ask_for_migration(world: &mut World) {
+    edit_kafka(world, |kafka| {
+        let annotations = kafka.metadata.annotations.get_or_insert_default();
+        annotations.insert("strimzi.io/kraft-quorum-migration".into(), "true".into());
+    });
+}
+
+#[test]
+fn a_static_cluster_is_migrated_and_its_nodes_get_the_new_settings() {
+    let (mut world, mut kafka) = static_cluster();
+    converge_kafka(&mut world, &mut kafka, &[]);
+    ask_for_migration(&mut world);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert!(!kafka.is_static);
+    let status = world.kafka.status.clone().unwrap();
+    assert!(status.initial_controllers.unwrap().starts_with("3@my-cluster-controllers-3"));
+    assert_eq!(status.quorum.unwrap().kind, Some(api::QuorumKind::Dynamic));
+    assert!(
+        !world
+            .kafka
+            .metadata
+            .annotations
+            .clone()
+            .unwrap_or_default()
+            .contains_key("strimzi.io/kraft-quorum-migration")
+    );
+    assert_eq!(setting(&world, &kafka, "my-cluster-controllers-3", "controller.quorum.voters"), None);
+    assert!(world.config_maps.values().all(|map| map.storage_format.as_deref() == Some("join")));
+    scale(&mut world, "controllers", 5);
+    converge_safely(&mut world, &mut kafka, 3);
+    assert_eq!(ids(&kafka), [3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn a_migration_waits_for_every_voter_for_a_leader_that_lasts_and_for_a_kafka_that_can() {
+    let (mut world, mut kafka) = static_cluster();
+    converge_kafka(&mut world, &mut kafka, &[]);
+    ask_for_migration(&mut world);
+    let with = |world: &World, change: fn(&mut karst_core::world::QuorumView)| {
+        let mut answer = kafka.quorum(world);
+        if let Answer::Known(quorum) = &mut answer {
+            change(quorum);
+        }
+        let mut world = world.clone();
+        world.answers.quorum = answer;
+        world.answers.registered = kafka.clone().registered(&world);
+        karst_core::plan::plan(&world).unwrap()
+    };
+    assert_eq!(with(&world, |_| {}).change(), Some(&Change::MakeDynamic));
+    assert_eq!(with(&world, |quorum| quorum.stable_for = Duration::from_secs(3)).change(), None);
+    let plan = with(&world, |quorum| quorum.voters[2].behind = None);
+    assert_eq!(plan.change(), None);
+    assert!(
+        plan.notices.iter().any(|notice| notice.to_string().contains("these are not: 5")),
+        "{:?}",
+        plan.notices
+    );
+    edit_kafka(&mut world, |kafka| {
+        (kafka.spec.kafka.version, kafka.spec.kafka.metadata_version) =
+            (Some("4.0.1".into()), Some("4.0".into()));
+    });
+    let plan = with(&world, |quorum| quorum.metadata_level = Some(25));
+    assert_eq!(plan.change(), None);
+    assert!(
+        plan.notices.iter().any(|notice| notice.to_string().contains("4.0.1 cannot")),
+        "{:?}",
+        plan.notices
+    );
 }

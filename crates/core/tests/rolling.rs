@@ -52,6 +52,9 @@ fn next(world: &World, partitions: &[PartitionView]) -> Vec<Restart> {
         if !plan.questions.quorum.is_empty() {
             world.answers.quorum = healthy_quorum(&world);
         }
+        if plan.questions.registered {
+            world.answers.registered = Kafka::default().registered(&world);
+        }
         let of = plan.questions.partitions_of;
         if !of.is_empty() {
             world.answers.partitions = Answer::Known(Partitions { of, found: partitions.to_vec() });

@@ -270,10 +270,14 @@ fn a_template_is_added_to_what_a_node_needs_or_replaces_it() {
     let names = |list: &Value| -> Vec<String> {
         list.as_array().unwrap().iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(names(&spec["volumes"]), ["karst", "tmp", "config", "data-0", "extras"]);
+    assert_eq!(
+        names(&spec["volumes"]),
+        ["karst", "tmp", "config", "certificate", "trust", "data-0", "extras"]
+    );
     assert_eq!(spec["volumes"][1]["emptyDir"], json!({"sizeLimit": "50Mi"}));
     let kafka = &spec["containers"][0];
-    assert_eq!(names(&kafka["volumeMounts"]), ["karst", "config", "tmp", "data-0", "extras"]);
+    let mounts = ["karst", "config", "certificate", "trust", "tmp", "data-0", "extras"];
+    assert_eq!(names(&kafka["volumeMounts"]), mounts);
     assert_eq!(kafka["securityContext"], json!({"readOnlyRootFilesystem": false}));
     let init = &spec["initContainers"][0];
     assert_eq!(init["env"], json!([{"name": "A", "value": "1"}]));
@@ -488,7 +492,7 @@ fn parts_of_objects_that_are_not_made_yet_are_named() {
     let mut world = converged();
     let unused = json!({"metadata": {"labels": {"a": "1"}}});
     let volumes = json!({"templatedVolumes": [{"name": "v"}]});
-    set_cluster_template(&mut world, json!({"podDisruptionBudget": {"maxUnavailable": 2}, "pod": volumes}));
+    set_cluster_template(&mut world, json!({"externalBootstrapIngress": unused, "pod": volumes}));
     set_pool_template(&mut world, "brokers", json!({"perPodService": unused, "pod": volumes}));
     converge(&mut world);
     assert_eq!(conditions(&world, "Ready")[0].0, "True");
@@ -500,7 +504,8 @@ fn parts_of_objects_that_are_not_made_yet_are_named() {
             .collect()
     };
     let on_cluster = ignored(conditions(&world, "Warning"));
-    for field in ["spec.kafka.template.podDisruptionBudget", "spec.kafka.template.pod.templatedVolumes"] {
+    for field in ["spec.kafka.template.externalBootstrapIngress", "spec.kafka.template.pod.templatedVolumes"]
+    {
         assert!(on_cluster.contains(field), "{on_cluster}");
     }
     let on_pool = ignored(pool_conditions(&world, "brokers", "Warning"));
@@ -540,4 +545,46 @@ fn every_template_of_the_schema_is_acted_on_or_named() {
             plan.notices.iter().any(|notice| notice.to_string().contains(&format!("template.{name}")));
         assert_eq!(named, plan.objects.is_empty(), "{name} must either have an effect or be named");
     }
+}
+
+#[test]
+fn voters_and_brokers_have_budgets_of_their_own_and_no_pod_is_in_two() {
+    let mut world = quickstart();
+    let budgets = |world: &World| -> BTreeMap<String, (i64, Value)> {
+        let objects =
+            decide(world).objects.into_iter().filter(|object| object.kind() == "PodDisruptionBudget");
+        let read = |object: Object| {
+            let Object::Budget(budget) = object else { panic!("not a budget") };
+            let spec = serde_json::to_value(budget.spec).unwrap();
+            let least = spec["minAvailable"].as_i64().unwrap();
+            (
+                budget.metadata.name.unwrap(),
+                (least, spec["selector"]["matchLabels"]["strimzi.io/controller-role"].clone()),
+            )
+        };
+        objects.map(read).collect()
+    };
+    let found = budgets(&world);
+    assert_eq!(found["my-cluster-kafka"], (2, "false".into()));
+    assert_eq!(found["my-cluster-kafka-controllers"], (2, "true".into()));
+    set_cluster_template(&mut world, json!({"podDisruptionBudget": {"maxUnavailable": 0}}));
+    assert_eq!(budgets(&world)["my-cluster-kafka"].0, 3);
+}
+
+#[test]
+fn only_nodes_and_the_operator_reach_what_is_internal() {
+    let policy = decide(&quickstart()).objects.into_iter().find_map(|object| match object {
+        Object::Policy(policy) => Some(serde_json::to_value(policy.spec).unwrap()),
+        _ => None,
+    });
+    let policy = policy.unwrap();
+    let from = |port: u64| {
+        let rules = policy["ingress"].as_array().unwrap();
+        rules.iter().find(|rule| rule["ports"][0]["port"] == port).unwrap()["from"].clone()
+    };
+    for internal in [9090, 9091] {
+        assert_eq!(from(internal).as_array().unwrap().len(), 2, "{internal}");
+        assert!(from(internal).to_string().contains("cluster-operator"), "{internal}");
+    }
+    assert!(from(9092).is_null(), "clients come from anywhere");
 }

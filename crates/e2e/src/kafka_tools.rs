@@ -1,5 +1,7 @@
 //! Clients that are not ours: the console tools in Kafka's own pods, and `kcat`.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use tokio::process::Command;
@@ -25,6 +27,30 @@ pub struct Member {
     pub directory_id: Option<String>,
 }
 
+/// What `kafka-log-dirs` prints.
+#[derive(Deserialize)]
+struct LogDirs {
+    brokers: Vec<BrokerDirs>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BrokerDirs {
+    log_dirs: Vec<LogDir>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LogDir {
+    log_dir: String,
+    partitions: Vec<LogDirPartition>,
+}
+
+#[derive(Deserialize)]
+struct LogDirPartition {
+    partition: String,
+}
+
 impl<'a> ConsoleTools<'a> {
     /// The tools in `pod`, to be used on the cluster at `bootstrap`.
     pub fn new(scene: &'a Scene, pod: &str, bootstrap: &str) -> Self {
@@ -32,10 +58,22 @@ impl<'a> ConsoleTools<'a> {
     }
 
     async fn run(&self, tool: &str, arguments: &[&str], input: &str) -> Result<String> {
+        self.run_command(tool, &[], arguments, input).await
+    }
+
+    /// Some tools want a command before everything else.
+    async fn run_command(
+        &self,
+        tool: &str,
+        command: &[&str],
+        arguments: &[&str],
+        input: &str,
+    ) -> Result<String> {
         let program = format!("/opt/kafka/bin/{tool}.sh");
         let place = ["exec", "--stdin", "--namespace", &self.scene.namespace, &self.pod, "--container=kafka"];
-        let call = ["--", &program, "--bootstrap-server", &self.bootstrap];
-        kubectl::feed(&[&place[..], &call, arguments].concat(), input).await
+        let server = ["--bootstrap-server", &self.bootstrap];
+        let call = [&place[..], &["--", &program], command, &server, arguments].concat();
+        kubectl::feed(&call, input).await
     }
 
     /// The voters of the quorum.
@@ -47,6 +85,21 @@ impl<'a> ConsoleTools<'a> {
             serde_json::from_str(line.trim()).with_context(|| format!("cannot read {line}"))?;
         voters.sort();
         Ok(voters)
+    }
+
+    /// Where the tools start.
+    pub fn bootstrap(&self) -> &str {
+        &self.bootstrap
+    }
+
+    /// The ids of the brokers that are registered, those that do not serve included.
+    pub async fn brokers(&self) -> Result<Vec<i32>> {
+        let (command, all) = (["list-endpoints"], ["--include-fenced-brokers"]);
+        let listing = self.run_command("kafka-cluster", &command, &all, "").await?;
+        let ids = listing.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok());
+        let mut ids: Vec<i32> = ids.collect();
+        ids.sort_unstable();
+        Ok(ids)
     }
 
     /// What `kafka-features` says of a feature.
@@ -67,6 +120,31 @@ impl<'a> ConsoleTools<'a> {
         let plan = serde_json::json!({ "version": 1, "partitions": [
             { "topic": topic, "partition": 0, "replicas": brokers },
         ]});
+        let arguments = ["--reassignment-json-file", "/dev/stdin", "--execute"];
+        self.run("kafka-reassign-partitions", &arguments, &plan.to_string()).await.map(drop)
+    }
+
+    /// The directories of these brokers, and the partitions in each, as `topic-0`.
+    pub async fn log_dirs(&self, brokers: &str) -> Result<BTreeMap<String, Vec<String>>> {
+        let said = self.run("kafka-log-dirs", &["--describe", "--broker-list", brokers], "").await?;
+        let json = said.lines().find(|line| line.starts_with('{'));
+        let found: LogDirs = serde_json::from_str(json.with_context(|| format!("no JSON in:\n{said}"))?)?;
+        let dirs = found.brokers.into_iter().flat_map(|broker| broker.log_dirs);
+        let names = |dir: &LogDir| dir.partitions.iter().map(|one| one.partition.clone()).collect();
+        Ok(dirs.map(|dir| (dir.log_dir.clone(), names(&dir))).collect())
+    }
+
+    /// Moves partitions (as `topic-0`) to these directories of these brokers, and does not wait for the end.
+    pub async fn move_to_dirs(&self, partitions: &[String], brokers: &[i32], dirs: &[&str]) -> Result<()> {
+        let entry = |name: &String| {
+            let (topic, partition) = name.rsplit_once('-').context("no partition number")?;
+            let partition: i32 = partition.parse()?;
+            Ok(
+                serde_json::json!({ "topic": topic, "partition": partition, "replicas": brokers, "log_dirs": dirs }),
+            )
+        };
+        let entries = partitions.iter().map(entry).collect::<Result<Vec<_>>>()?;
+        let plan = serde_json::json!({ "version": 1, "partitions": entries });
         let arguments = ["--reassignment-json-file", "/dev/stdin", "--execute"];
         self.run("kafka-reassign-partitions", &arguments, &plan.to_string()).await.map(drop)
     }
@@ -115,6 +193,13 @@ impl Kcat {
         let mut records = lines(&self.run(&["-C", "-t", topic, "-o", "beginning", "-e", "-q"], "").await?);
         records.sort();
         Ok(records)
+    }
+
+    /// The names of all topics.
+    pub async fn topics(&self) -> Result<Vec<String>> {
+        let listing: serde_json::Value = serde_json::from_str(&self.run(&["-L", "-J"], "").await?)?;
+        let topics = listing["topics"].as_array().context("no topics in the listing")?;
+        Ok(topics.iter().filter_map(|topic| topic["topic"].as_str().map(str::to_owned)).collect())
     }
 
     /// Writes a record and reads it back.

@@ -11,6 +11,7 @@ pub mod crash;
 pub mod door;
 pub mod kafka_tools;
 pub mod kubectl;
+pub mod load;
 pub mod manifests;
 pub mod operator;
 pub mod snapshot;

@@ -7,9 +7,12 @@
 
 use std::time::Duration;
 
-use karst_kafka::{Admin, Bootstrap, ClientConfig, Endpoint, NodeId, Security};
+use karst_kafka::{Bootstrap, Endpoint, NodeId};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
+
+use crate::line::Line;
+use crate::listeners::Listener;
 
 /// For so long the same leader must be seen.
 const SETTLED: Duration = Duration::from_millis(1500);
@@ -19,22 +22,23 @@ const PERIOD: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Returns when the quorum has a leader that lasts, or when it is time to go on without.
-pub(crate) async fn wait_for_leader(controllers: &[Endpoint], security: Security) {
+pub(crate) async fn wait_for_leader(controllers: &[Endpoint], listener: &Listener) {
     if controllers.is_empty() {
         return;
     }
-    let config = ClientConfig {
-        client_id: "karst-node".to_owned(),
-        connect_timeout: Duration::from_millis(700),
-        request_timeout: Duration::from_millis(1500),
-        security,
-    };
-    let admin = Admin::new(Bootstrap::Controllers(controllers.to_vec()), config);
+    let bootstrap = Bootstrap::Controllers(controllers.to_vec());
+    let line = Line::new(bootstrap, listener, Duration::from_millis(700), Duration::from_millis(1500));
     let began = Instant::now();
     let mut office = Office::default();
     while began.elapsed() < PATIENCE {
-        let answer = admin.describe_quorum().await;
-        let leader = answer.ok().filter(|quorum| quorum.high_watermark >= 0);
+        let answer = match line.admin() {
+            Ok(admin) => admin.describe_quorum().await.ok(),
+            Err(error) => {
+                warn!("the quorum cannot be asked: {error}; starting Kafka all the same");
+                return;
+            }
+        };
+        let leader = answer.filter(|quorum| quorum.high_watermark >= 0);
         let leader = leader.map(|quorum| (quorum.leader, quorum.leader_epoch));
         if office.is_settled(leader, Instant::now()) {
             info!("the quorum has a leader, after {} ms", began.elapsed().as_millis());

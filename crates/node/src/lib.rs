@@ -14,6 +14,7 @@ mod founding;
 pub mod health;
 pub mod install;
 pub mod jvm;
+pub mod line;
 pub mod listeners;
 pub mod meta;
 pub mod properties;

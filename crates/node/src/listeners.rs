@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 
-use karst_kafka::{Endpoint, Security};
+use karst_kafka::Endpoint;
 use thiserror::Error;
 
 use crate::config::Role;
@@ -21,22 +22,28 @@ pub struct Listener {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Plaintext,
+    /// With certificates on both sides.
+    Tls(TlsFiles),
     /// One that the launcher does not speak yet. Kafka is started all the same; readiness says so.
     Other(String),
 }
 
-impl Protocol {
-    fn parse(name: &str) -> Self {
-        if name.eq_ignore_ascii_case("PLAINTEXT") { Self::Plaintext } else { Self::Other(name.to_owned()) }
-    }
+/// Where the certificates of a TLS listener are, in PEM. The launcher uses those of the node as its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The node's key and chain.
+    pub keystore: PathBuf,
+    /// The authorities that it trusts.
+    pub truststore: PathBuf,
+}
 
-    /// What the client needs to talk to such a listener. TLS becomes another arm here, and nowhere else.
-    #[must_use]
-    pub fn security(&self) -> Option<Security> {
-        match self {
-            Self::Plaintext => Some(Security::Plaintext),
-            Self::Other(_) => None,
-        }
+impl TlsFiles {
+    fn of_listener(server: &Properties, listener: &str) -> Option<Self> {
+        let file = |store: &str| {
+            let key = format!("listener.name.{}.ssl.{store}.location", listener.to_lowercase());
+            server.get_non_empty(&key).map(PathBuf::from)
+        };
+        Some(Self { keystore: file("keystore")?, truststore: file("truststore")? })
     }
 }
 
@@ -44,6 +51,7 @@ impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Plaintext => "PLAINTEXT",
+            Self::Tls(_) => "SSL",
             Self::Other(name) => name,
         })
     }
@@ -54,26 +62,28 @@ impl fmt::Display for Protocol {
 pub enum ListenerError {
     #[error("there is no `{0}`, so the launcher cannot tell which listener to ask for readiness")]
     Unnamed(&'static str),
-    #[error("`listeners` has no listener named {0:?}")]
-    Absent(String),
-    #[error("`listeners` has {0:?}, which is not of the form `NAME://host:port`")]
-    Malformed(String),
+    #[error("`{key}` has no listener named {name:?}")]
+    Absent { key: &'static str, name: String },
+    #[error("`{key}` has {entry:?}, which is not of the form `NAME://host:port`")]
+    Malformed { key: &'static str, entry: String },
 }
 
 /// A broker, combined or not, is asked on the listener that other brokers use, a mere controller on its first one.
 pub(crate) fn own_listener(server: &Properties, role: Role) -> Result<Listener, ListenerError> {
     let key = if role.is_broker() { "inter.broker.listener.name" } else { "controller.listener.names" };
     let name = server.list(key).next().ok_or(ListenerError::Unnamed(key))?;
-    Ok(Listener {
-        name: name.to_owned(),
-        endpoint: find_endpoint(server, name)?,
-        protocol: protocol_of(server, name),
-    })
+    let protocol = protocol_of(server, name);
+    // A certificate is for the name that the node is known by, not for the loopback.
+    let endpoint = match protocol {
+        Protocol::Tls(_) => find_endpoint(server, "advertised.listeners", name)?,
+        _ => find_endpoint(server, "listeners", name)?,
+    };
+    Ok(Listener { name: name.to_owned(), endpoint, protocol })
 }
 
-fn find_endpoint(server: &Properties, wanted: &str) -> Result<Endpoint, ListenerError> {
-    for entry in server.list("listeners") {
-        let malformed = || ListenerError::Malformed(entry.to_owned());
+fn find_endpoint(server: &Properties, key: &'static str, wanted: &str) -> Result<Endpoint, ListenerError> {
+    for entry in server.list(key) {
+        let malformed = || ListenerError::Malformed { key, entry: entry.to_owned() };
         let (name, address) = entry.split_once("://").ok_or_else(malformed)?;
         if name.eq_ignore_ascii_case(wanted) {
             let (host, port) = address.rsplit_once(':').ok_or_else(malformed)?;
@@ -81,7 +91,7 @@ fn find_endpoint(server: &Properties, wanted: &str) -> Result<Endpoint, Listener
             return Ok(Endpoint { host: reachable_host(host), port });
         }
     }
-    Err(ListenerError::Absent(wanted.to_owned()))
+    Err(ListenerError::Absent { key, name: wanted.to_owned() })
 }
 
 /// A listener bound to all addresses, which Java also takes an IPv6 wildcard for, is reached over the loopback.
@@ -97,7 +107,13 @@ fn protocol_of(server: &Properties, name: &str) -> Protocol {
         .list("listener.security.protocol.map")
         .filter_map(|entry| entry.split_once(':'))
         .find(|(listener, _)| listener.trim().eq_ignore_ascii_case(name));
-    Protocol::parse(mapped.map_or(name, |(_, protocol)| protocol.trim()))
+    let protocol = mapped.map_or(name, |(_, protocol)| protocol.trim());
+    let files = || TlsFiles::of_listener(server, name);
+    match protocol.to_ascii_uppercase().as_str() {
+        "PLAINTEXT" => Protocol::Plaintext,
+        "SSL" => files().map_or_else(|| Protocol::Other(protocol.to_owned()), Protocol::Tls),
+        _ => Protocol::Other(protocol.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -145,11 +161,25 @@ mod tests {
     }
 
     #[test]
-    fn a_protocol_that_is_not_spoken_yet_is_kept_by_name() {
-        let text = "controller.listener.names=C\nlisteners=C://:9090\nlistener.security.protocol.map=C:SSL";
-        let protocol = own(text, Role::Controller).unwrap().protocol;
-        assert_eq!(protocol, Protocol::Other("SSL".to_owned()));
-        assert!(protocol.security().is_none());
+    fn a_protocol_that_is_not_spoken_is_kept_by_name() {
+        for name in ["SASL_SSL", "SSL"] {
+            let text = format!(
+                "controller.listener.names=C\nlisteners=C://:9090\nlistener.security.protocol.map=C:{name}"
+            );
+            let protocol = own(&text, Role::Controller).unwrap().protocol;
+            assert_eq!(protocol, Protocol::Other(name.to_owned()), "without files there is no TLS to speak");
+        }
+    }
+
+    #[test]
+    fn a_tls_listener_is_asked_under_the_name_that_its_certificate_is_for() {
+        let text = "controller.listener.names=C-9090\nlisteners=C-9090://0.0.0.0:9090\n\
+            advertised.listeners=C-9090://c-0.brokers.ns.svc:9090\nlistener.security.protocol.map=C-9090:SSL\n\
+            listener.name.c-9090.ssl.keystore.location=/k\nlistener.name.c-9090.ssl.truststore.location=/t\n";
+        let listener = own(text, Role::Controller).unwrap();
+        assert_eq!(listener.endpoint.to_string(), "c-0.brokers.ns.svc:9090");
+        let files = TlsFiles { keystore: "/k".into(), truststore: "/t".into() };
+        assert_eq!(listener.protocol, Protocol::Tls(files));
     }
 
     #[test]
@@ -158,11 +188,11 @@ mod tests {
         assert_eq!(error("listeners=C://:9090"), ListenerError::Unnamed("controller.listener.names"));
         assert_eq!(
             error("controller.listener.names=C\nlisteners=D://:9090"),
-            ListenerError::Absent("C".to_owned())
+            ListenerError::Absent { key: "listeners", name: "C".to_owned() }
         );
         for bad in ["C", "C://host", "C://host:port"] {
             let text = format!("controller.listener.names=C\nlisteners={bad}");
-            assert_eq!(error(&text), ListenerError::Malformed(bad.to_owned()));
+            assert_eq!(error(&text), ListenerError::Malformed { key: "listeners", entry: bad.to_owned() });
         }
     }
 }

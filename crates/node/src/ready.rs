@@ -7,14 +7,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use karst_kafka::{
-    Admin, Bootstrap, ClientConfig, ClusterDescription, DirectoryId, Error, NodeId, Quorum, ReplicaState,
-};
+use karst_kafka::{Bootstrap, ClusterDescription, DirectoryId, Error, NodeId, Quorum, ReplicaState};
 use thiserror::Error as ThisError;
 use tokio::time::timeout;
 
 use crate::cached::Cached;
 use crate::config::NodeConfig;
+use crate::line::{Line, LineError};
 use crate::storage;
 
 /// A probe that gets no answer by then gets "not ready". Kubelet's own patience is longer.
@@ -49,13 +48,19 @@ pub enum NotReady {
     NeverCaughtUp { node: NodeId, leader: NodeId },
     #[error("controller {node} is {} ms behind leader {leader}", behind.as_millis())]
     Behind { node: NodeId, leader: NodeId, behind: Duration },
-    #[error("listener {listener} speaks {protocol}, which this launcher cannot speak")]
-    ProtocolUnknown { listener: String, protocol: String },
+    #[error("Kafka cannot be asked: {0}")]
+    Speechless(String),
 }
 
 impl From<Error> for NotReady {
     fn from(error: Error) -> Self {
         Self::Unanswered(error.to_string())
+    }
+}
+
+impl From<LineError> for NotReady {
+    fn from(error: LineError) -> Self {
+        Self::Speechless(error.to_string())
     }
 }
 
@@ -68,9 +73,8 @@ pub struct ReadinessProbe {
 
 #[derive(Debug)]
 enum Question {
-    Broker { node: NodeId, admin: Admin },
-    Controller { node: NodeId, admin: Admin, metadata_dir: PathBuf, fetch_timeout: Duration },
-    Unspeakable(NotReady),
+    Broker { node: NodeId, line: Line },
+    Controller { node: NodeId, line: Line, metadata_dir: PathBuf, fetch_timeout: Duration },
 }
 
 impl ReadinessProbe {
@@ -93,26 +97,15 @@ impl ReadinessProbe {
 impl Question {
     fn new(config: &NodeConfig) -> Self {
         let listener = &config.own_listener;
-        let Some(security) = listener.protocol.security() else {
-            return Self::Unspeakable(NotReady::ProtocolUnknown {
-                listener: listener.name.clone(),
-                protocol: listener.protocol.to_string(),
-            });
-        };
-        let client = ClientConfig {
-            client_id: "karst-node".to_owned(),
-            connect_timeout: CONNECT_TIMEOUT,
-            request_timeout: DEADLINE,
-            security,
-        };
+        let line = |bootstrap| Line::new(bootstrap, listener, CONNECT_TIMEOUT, DEADLINE);
         let own = vec![listener.endpoint.clone()];
         let node = config.node_id;
         if config.role.is_broker() {
-            return Self::Broker { node, admin: Admin::new(Bootstrap::Brokers(own), client) };
+            return Self::Broker { node, line: line(Bootstrap::Brokers(own)) };
         }
         Self::Controller {
             node,
-            admin: Admin::new(Bootstrap::Controllers(own), client),
+            line: line(Bootstrap::Controllers(own)),
             metadata_dir: config.log_dirs.metadata().to_owned(),
             fetch_timeout: config.fetch_timeout,
         }
@@ -120,13 +113,13 @@ impl Question {
 
     async fn ask(&self) -> Result<(), NotReady> {
         match self {
-            Self::Broker { node, admin } => judge_broker(*node, &admin.describe_cluster().await?),
-            Self::Controller { node, admin, metadata_dir, fetch_timeout } => {
+            Self::Broker { node, line } => judge_broker(*node, &line.admin()?.describe_cluster().await?),
+            Self::Controller { node, line, metadata_dir, fetch_timeout } => {
+                let admin = line.admin()?;
                 let directory = storage::directory_id(metadata_dir)
                     .ok_or_else(|| NotReady::DirectoryUnknown(metadata_dir.clone()))?;
                 judge_controller(*node, directory, *fetch_timeout, &admin.describe_quorum().await?)
             }
-            Self::Unspeakable(why) => Err(why.clone()),
         }
     }
 }

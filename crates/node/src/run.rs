@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
-use std::{fmt, io};
+use std::{fmt, fs, io};
 
 use karst_kafka::DirectoryId;
 use thiserror::Error;
@@ -54,6 +54,11 @@ pub enum RunError {
          Kafka is not started: it could never join the quorum", dir.display()
     )]
     WrongDirectoryId { dir: PathBuf, expected: DirectoryId },
+    #[error(
+        "cannot remove {}, an old copy of the metadata log: {source}. Kafka is not started, because it refuses to run \
+         beside it; check that the volume is healthy and that its owner is the user Kafka runs as", path.display()
+    )]
+    MovedMetadata { path: PathBuf, source: io::Error },
 }
 
 /// What became of the formatting.
@@ -103,11 +108,41 @@ struct Node<'a> {
 
 impl Node<'_> {
     async fn prepare_storage(&self, supervisor: &mut Supervisor) -> Result<Prepared, RunError> {
+        let mut is_new = false;
         match decide(self.config, &storage::inspect_all(&self.config.log_dirs)) {
-            Decision::AlreadyFormatted => Ok(Prepared::Ready),
-            Decision::Refuse(refusals) => Err(RunError::Refused(refusals)),
-            Decision::Format(formatting) => self.format(supervisor, &formatting).await,
+            Decision::AlreadyFormatted => {}
+            Decision::Refuse(refusals) => return Err(RunError::Refused(refusals)),
+            Decision::Format(formatting) => {
+                if let Prepared::Stopped(ending) = self.format(supervisor, &formatting).await? {
+                    return Ok(Prepared::Stopped(ending));
+                }
+                is_new = self.meets_quorum_first(&formatting);
+            }
         }
+        is_new |= self.drop_moved_metadata()?;
+        if is_new { Ok(self.await_quorum(supervisor).await) } else { Ok(Prepared::Ready) }
+    }
+
+    /// Does the node start without metadata, into a quorum that it did not form itself? A volume that was added beside
+    /// formatted ones changes nothing of what the node knows.
+    fn meets_quorum_first(&self, formatting: &Formatting) -> bool {
+        let is_metadata_new = formatting.directories.iter().any(|dir| dir == self.config.log_dirs.metadata());
+        is_metadata_new && matches!(formatting.quorum, QuorumOption::NoInitialControllers(_))
+    }
+
+    /// Kafka does not start when it finds a metadata log outside its metadata directory. That of a broker is a copy, which
+    /// it fetches again; that of a controller is its memory of what it voted for, and stays for Kafka to complain about.
+    fn drop_moved_metadata(&self) -> Result<bool, RunError> {
+        let old = storage::left_behind(&self.config.log_dirs);
+        if self.config.role.is_controller() || old.is_empty() {
+            return Ok(false);
+        }
+        for path in old {
+            let metadata = self.config.log_dirs.metadata().display();
+            info!("the metadata log is kept in {metadata} now; removing the old copy in {}", path.display());
+            fs::remove_dir_all(&path).map_err(|source| RunError::MovedMetadata { path, source })?;
+        }
+        Ok(true)
     }
 
     async fn format(
@@ -133,18 +168,16 @@ impl Node<'_> {
             return Err(RunError::FormatFailed(ending));
         }
         self.verify_formatted(&formatting.quorum)?;
-        Ok(self.await_quorum(supervisor, &formatting.quorum).await)
+        Ok(Prepared::Ready)
     }
 
-    /// A node that did not form the quorum itself lets it settle before it meets it for the first time.
-    async fn await_quorum(&self, supervisor: &mut Supervisor, quorum: &QuorumOption) -> Prepared {
-        let security = self.config.own_listener.protocol.security();
-        let (QuorumOption::NoInitialControllers(_), Some(security)) = (quorum, security) else {
-            return Prepared::Ready;
-        };
+    /// A node without metadata that did not form the quorum itself lets it settle before it meets it.
+    async fn await_quorum(&self, supervisor: &mut Supervisor) -> Prepared {
+        // A node shows the same certificate everywhere inside.
+        let listener = &self.config.own_listener;
         self.phase.send_replace(Phase::AwaitingQuorum);
         tokio::select! {
-            () = founding::wait_for_leader(&self.config.controllers, security) => Prepared::Ready,
+            () = founding::wait_for_leader(&self.config.controllers, listener) => Prepared::Ready,
             ending = supervisor.stop_asked() => {
                 self.phase.send_replace(Phase::ShuttingDown);
                 Prepared::Stopped(ending)

@@ -33,6 +33,13 @@ pub fn inspect(dir: &Path) -> Contents {
     try_inspect(dir).unwrap_or_else(|error| Contents::Unreadable(error.to_string()))
 }
 
+/// Metadata logs that stayed behind when the metadata directory was moved to another volume.
+#[must_use]
+pub fn left_behind(dirs: &LogDirs) -> Vec<PathBuf> {
+    let others = dirs.all().iter().filter(|dir| *dir != dirs.metadata());
+    others.map(|dir| dir.join(METADATA_LOG)).filter(|log| log.is_dir()).collect()
+}
+
 /// The directory id that the node was formatted with, if there is one that can be read.
 #[must_use]
 pub fn directory_id(metadata_dir: &Path) -> Option<karst_kafka::DirectoryId> {

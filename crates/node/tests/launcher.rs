@@ -232,3 +232,69 @@ fn a_new_node_does_not_start_kafka_before_the_quorum_has_a_leader() {
     assert_eq!(launched.exit_code(), 143);
     assert_eq!(node.java_calls().len(), 1, "only the storage tool was called: {:?}", node.java_calls());
 }
+
+/// Gives the node a second volume, and says where the metadata log is.
+fn with_second_volume(node: &TestNode, roles: &str, metadata: &std::path::Path) -> std::path::PathBuf {
+    let more = node.path("more/kafka-log3");
+    let server = format!(
+        "node.id=3\nprocess.roles={roles}\nlog.dirs={},{}\nmetadata.log.dir={}\ncontroller.listener.names=C\n\
+         listeners=C://127.0.0.1:1\ninter.broker.listener.name=C\nlistener.security.protocol.map=C:PLAINTEXT\n",
+        node.data().display(),
+        more.display(),
+        metadata.display()
+    );
+    node.write("config/server.config", &server);
+    node.write("config/storage.format", "join");
+    more
+}
+
+#[test]
+fn a_volume_added_to_a_lone_controller_is_formatted_and_nobody_is_waited_for() {
+    let node = TestNode::new(
+        "if [ $class = tool ]; then data=$dir/more/kafka-log3; format_storage Anjr8banTey_LqVZsppzYg; fi",
+    )
+    .formatted();
+    let more = with_second_volume(&node, "controller", &node.data());
+    // Its own address: nobody leads there before Kafka starts.
+    let server = node.read("config/server.config") + "controller.quorum.bootstrap.servers=127.0.0.1:1\n";
+    node.write("config/server.config", &server);
+    let (code, output) = node.run();
+    assert_eq!(code, 0, "{output}");
+    let calls = node.java_calls();
+    assert_eq!(calls.len(), 2, "{calls:?}");
+    assert!(calls[0].contains(" --ignore-formatted --no-initial-controllers"), "{calls:?}");
+    let mark = |dir: &std::path::Path| std::fs::read_to_string(dir.join("meta.properties")).unwrap();
+    assert!(mark(&node.data()).contains(DIRECTORY_ID), "the disk that was there is left alone");
+    assert!(mark(&more).contains("Anjr8banTey_LqVZsppzYg"));
+}
+
+/// A node whose metadata log moved to its second volume, and what it left behind on the first.
+fn with_moved_metadata(roles: &str) -> (TestNode, std::path::PathBuf) {
+    let node = TestNode::new(WELL_BEHAVED).formatted();
+    let more = with_second_volume(&node, roles, &node.path("more/kafka-log3"));
+    std::fs::create_dir_all(&more).unwrap();
+    std::fs::copy(node.data().join("meta.properties"), more.join("meta.properties")).unwrap();
+    let old = node.data().join("__cluster_metadata-0");
+    std::fs::create_dir(&old).unwrap();
+    std::fs::write(old.join("quorum-state"), "{}").unwrap();
+    std::fs::create_dir(node.data().join("orders-0")).unwrap();
+    (node, old)
+}
+
+#[test]
+fn a_broker_drops_the_copy_of_the_metadata_log_that_it_left_behind() {
+    let (node, old) = with_moved_metadata("broker");
+    let (code, output) = node.run();
+    assert_eq!(code, 0, "{output}");
+    assert!(!old.exists() && node.data().join("orders-0").exists());
+    assert!(output.contains("removing the old copy"), "{output}");
+}
+
+#[test]
+fn a_controller_never_loses_what_it_voted_for() {
+    for roles in ["controller", "broker,controller"] {
+        let (node, old) = with_moved_metadata(roles);
+        node.run();
+        assert!(old.join("quorum-state").exists(), "{roles}");
+    }
+}

@@ -1,26 +1,112 @@
 //! Asking Kafka about itself.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use karst_core::ids::{DirectoryId, NodeId};
 use karst_core::names::ClusterKey;
 use karst_core::plan::Questions;
-use karst_core::world::{Answer, Answers, PartitionView, Partitions, QuorumView, Replica};
-use karst_kafka::{Admin, ConfigEntry, Error, Partition, Quorum, ReplicaState, TopicSelection};
+use karst_core::world::{
+    Answer, Answers, LogDirView, PartitionView, Partitions, QuorumView, Registered, RegisteredBroker,
+    Replica, World,
+};
+use karst_kafka::{
+    Admin, Broker, ConfigEntry, Error, LogDir, Partition, Quorum, ReplicaState, TopicSelection,
+};
 
 use crate::clients::Clients;
 
+/// What was seen of a quorum.
+#[derive(Debug, Clone)]
+pub(crate) struct Term {
+    /// What its leader said last.
+    pub(crate) quorum: QuorumView,
+    /// How many times another leader, or another term, was seen.
+    pub(crate) changes: u64,
+    since: Instant,
+}
+
+/// Since when the leader of each quorum has been seen in its term. Kept in memory only: a new process sees for itself.
+#[derive(Debug, Default)]
+pub(crate) struct Terms(Mutex<HashMap<ClusterKey, Term>>);
+
+impl Terms {
+    fn watched(&self, key: &ClusterKey, mut quorum: QuorumView) -> QuorumView {
+        let mut terms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Term { quorum: quorum.clone(), changes: 0, since: Instant::now() };
+        let term = terms.entry(key.clone()).or_insert_with(new);
+        if (term.quorum.leader, term.quorum.epoch) != (quorum.leader, quorum.epoch) {
+            term.since = Instant::now();
+            term.changes += 1;
+        }
+        quorum.stable_for = term.since.elapsed();
+        term.quorum = quorum.clone();
+        quorum
+    }
+
+    /// What is known of all quorums.
+    pub(crate) fn all(&self) -> Vec<(ClusterKey, Term)> {
+        let terms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        terms.iter().map(|(key, term)| (key.clone(), term.clone())).collect()
+    }
+
+    /// A cluster is gone.
+    pub(crate) fn forget(&self, key: &ClusterKey) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
 /// Asks what is to be asked, and adds the answers to those there are.
-pub(crate) async fn ask(clients: &Clients, key: &ClusterKey, questions: &Questions, answers: &mut Answers) {
+pub(crate) async fn ask(
+    clients: &Clients,
+    terms: &Terms,
+    world: &World,
+    questions: &Questions,
+    answers: &mut Answers,
+) {
+    let key = &world.key;
     if !questions.quorum.is_empty() {
-        let admin = clients.controllers(key, &questions.quorum);
-        answers.quorum = answer(quorum(&admin).await);
+        answers.quorum = match clients.controllers(world, &questions.quorum) {
+            Ok(admin) => answer(quorum(&admin).await.map(|quorum| terms.watched(key, quorum))),
+            Err(unable) => Answer::Silent(unable.to_string()),
+        };
+    }
+    if questions.registered {
+        answers.registered = match clients.brokers(world, &questions.brokers) {
+            Ok(admin) => answer(registered(&admin).await),
+            Err(unable) => Answer::Silent(unable.to_string()),
+        };
     }
     if !questions.partitions_of.is_empty() {
-        let admin = clients.brokers(key, &questions.brokers);
-        answers.partitions = answer(partitions(&admin, &questions.partitions_of).await);
+        answers.partitions = match clients.brokers(world, &questions.brokers) {
+            Ok(admin) => answer(partitions(&admin, &questions.partitions_of).await),
+            Err(unable) => Answer::Silent(unable.to_string()),
+        };
     }
+    if !questions.log_dirs_of.is_empty() {
+        let nodes = questions.log_dirs_of.iter();
+        match clients.brokers(world, &questions.brokers) {
+            // Only a broker itself knows its directories. One that is silent says nothing about the others.
+            Ok(admin) => {
+                let asked = nodes.map(async |node| (*node, answer(log_dirs(&admin, *node).await)));
+                answers.log_dirs.extend(futures::future::join_all(asked).await);
+            }
+            Err(unable) => {
+                answers.log_dirs.extend(nodes.map(|node| (*node, Answer::Silent(unable.to_string()))));
+            }
+        }
+    }
+}
+
+async fn log_dirs(admin: &Admin, node: NodeId) -> Result<Vec<LogDirView>, Error> {
+    let dirs = admin.describe_log_dirs(karst_kafka::NodeId(node.0)).await?;
+    let view = |dir: LogDir| LogDirView {
+        error: dir.error.map(|code| code.to_string()),
+        partitions: dir.replicas.iter().map(|one| format!("{}-{}", one.topic, one.partition)).collect(),
+        path: dir.path,
+    };
+    Ok(dirs.into_iter().map(view).collect())
 }
 
 fn answer<T>(result: Result<T, Error>) -> Answer<T> {
@@ -40,11 +126,13 @@ async fn quorum(admin: &Admin) -> Result<QuorumView, Error> {
     Ok(QuorumView {
         leader: NodeId(quorum.leader.0),
         epoch: quorum.leader_epoch,
+        stable_for: Duration::ZERO,
         voters: replicas(&quorum, &quorum.voters),
         observers: replicas(&quorum, &quorum.observers),
         is_dynamic: features.get("kraft.version").is_some_and(|level| *level > 0),
         is_committed,
         metadata_level: features.get("metadata.version").copied(),
+        features,
     })
 }
 
@@ -75,6 +163,15 @@ fn replicas(quorum: &Quorum, replicas: &[ReplicaState]) -> Vec<Replica> {
         behind: if replica.id == quorum.leader { Some(Duration::ZERO) } else { behind(replica) },
     };
     replicas.iter().map(view).collect()
+}
+
+async fn registered(admin: &Admin) -> Result<Registered, Error> {
+    let cluster = admin.describe_cluster().await?;
+    let broker = |broker: &Broker| RegisteredBroker { node: NodeId(broker.id.0), fenced: broker.fenced };
+    Ok(Registered {
+        brokers: cluster.brokers.iter().map(broker).collect(),
+        fenced_known: cluster.fenced_known,
+    })
 }
 
 /// The partitions that have a copy on one of the nodes.

@@ -4,12 +4,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use karst_certs::Kind;
+use karst_core::certificates;
 use karst_core::config::{CONTROLLER_LISTENER, REPLICATION_PORT};
-use karst_core::membership::Change;
-use karst_core::names::ClusterKey;
+use karst_core::membership::{Change, Voter};
+use karst_core::names::{ClusterKey, operator_secret};
+use karst_core::plan::Deed;
 use karst_core::quorum::CONTROLLER_PORT;
+use karst_core::world::World;
 use karst_kafka::{
-    Admin, Bootstrap, ClientConfig, DirectoryId, Endpoint, Error, ErrorCode, Listener, NodeId,
+    Admin, Bootstrap, ClientConfig, DirectoryId, Endpoint, Error, ErrorCode, FeatureUpdate, Identity, Intent,
+    InvalidTls, Listener, NodeId, Refusal, Security, TlsConfig, UpdateKind,
 };
 
 /// How long Kafka may take to answer. A pass does not wait longer: no answer is an answer too.
@@ -25,10 +30,21 @@ enum Side {
 #[derive(Debug)]
 struct Kept {
     hosts: Vec<String>,
+    /// The Secrets that it was made from, each with its version.
+    made_from: Vec<String>,
     admin: Arc<Admin>,
 }
 
-/// The clients. One is replaced when its hosts change.
+/// Why there is nobody to ask with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unable {
+    #[error("the operator has no certificate to show yet")]
+    NoCertificate,
+    #[error(transparent)]
+    Tls(#[from] InvalidTls),
+}
+
+/// The clients. One is replaced when its hosts or its certificates change.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     kept: Mutex<HashMap<(ClusterKey, Side), Kept>>,
@@ -36,25 +52,33 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// A client that asks these controllers.
-    pub(crate) fn controllers(&self, key: &ClusterKey, hosts: &[String]) -> Arc<Admin> {
-        self.get(key, Side::Controllers, hosts)
+    pub(crate) fn controllers(&self, world: &World, hosts: &[String]) -> Result<Arc<Admin>, Unable> {
+        self.get(world, Side::Controllers, hosts)
     }
 
     /// A client that asks these brokers.
-    pub(crate) fn brokers(&self, key: &ClusterKey, hosts: &[String]) -> Arc<Admin> {
-        self.get(key, Side::Brokers, hosts)
+    pub(crate) fn brokers(&self, world: &World, hosts: &[String]) -> Result<Arc<Admin>, Unable> {
+        self.get(world, Side::Brokers, hosts)
     }
 
-    fn get(&self, key: &ClusterKey, side: Side, hosts: &[String]) -> Arc<Admin> {
+    fn get(&self, world: &World, side: Side, hosts: &[String]) -> Result<Arc<Admin>, Unable> {
         // The map is whole between any two statements, so a panic elsewhere is no reason to give up on it.
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = (key.clone(), side);
-        if let Some(known) = kept.get(&place).filter(|known| known.hosts == hosts) {
-            return Arc::clone(&known.admin);
+        let place = (world.key.clone(), side);
+        let made_from = versions(world);
+        let is_same = |known: &&Kept| known.hosts == hosts && known.made_from == made_from;
+        if let Some(known) = kept.get(&place).filter(is_same) {
+            return Ok(Arc::clone(&known.admin));
         }
-        let admin = Arc::new(Admin::new(bootstrap(side, hosts), config()));
-        kept.insert(place, Kept { hosts: hosts.to_vec(), admin: Arc::clone(&admin) });
-        admin
+        let admin = Arc::new(Admin::new(bootstrap(side, hosts), config(tls(world)?)));
+        kept.insert(place, Kept { hosts: hosts.to_vec(), made_from, admin: Arc::clone(&admin) });
+        Ok(admin)
+    }
+
+    /// Lets Kafka do something.
+    pub(crate) async fn do_it(&self, world: &World, hosts: &[String], deed: &Deed) -> Result<(), Unchanged> {
+        let admin = self.controllers(world, hosts)?;
+        do_it(&admin, deed).await
     }
 
     /// Closes the lines to a cluster that is gone.
@@ -62,6 +86,23 @@ impl Clients {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|(known, _), _| known != key);
     }
+}
+
+/// Which Secrets, in which state, say whom the operator trusts and who it is.
+fn versions(world: &World) -> Vec<String> {
+    let cluster = &world.key.name;
+    let secrets = [operator_secret(cluster), Kind::Cluster.cert_secret(cluster)];
+    let version = |name: &String| {
+        let meta = &world.secrets.get(name)?.meta;
+        Some(format!("{}/{}", meta.uid, meta.resource_version))
+    };
+    secrets.iter().filter_map(version).collect()
+}
+
+fn tls(world: &World) -> Result<TlsConfig, Unable> {
+    let (trust, identity) = certificates::operator_side(world).ok_or(Unable::NoCertificate)?;
+    let identity = Identity { chain_pem: &identity.chain, key_pem: &identity.key };
+    Ok(TlsConfig::new(trust.as_bytes(), Some(identity))?)
 }
 
 fn bootstrap(side: Side, hosts: &[String]) -> Bootstrap {
@@ -72,31 +113,71 @@ fn bootstrap(side: Side, hosts: &[String]) -> Bootstrap {
     }
 }
 
-fn config() -> ClientConfig {
+fn config(tls: TlsConfig) -> ClientConfig {
     ClientConfig {
         client_id: "karst-operator".to_owned(),
         connect_timeout: PATIENCE / 2,
         request_timeout: PATIENCE,
-        ..ClientConfig::default()
+        security: Security::Tls(tls),
     }
 }
 
-/// Makes a change of the quorum. That it was made before is success too: the decision came from what the quorum said.
-pub(crate) async fn change(admin: &Admin, change: &Change) -> Result<(), Error> {
-    let (Change::Join { voter, .. } | Change::Leave { voter, .. }) = change;
-    let node = NodeId(voter.node.0);
-    // Neither of the two types can hold a zero id.
-    let Some(directory) = DirectoryId::from_bytes(voter.directory.to_bytes()) else { return Ok(()) };
-    let outcome = match change {
-        Change::Join { host, .. } => {
+/// Why Kafka did not make a change.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unchanged {
+    /// There is nobody to ask with.
+    #[error(transparent)]
+    Unable(#[from] Unable),
+    /// It did not answer, or refused as a whole.
+    #[error(transparent)]
+    Kafka(#[from] Error),
+    /// It refused this.
+    #[error("Kafka refused: {0}")]
+    Refused(#[from] Refusal),
+}
+
+/// Does what was decided. That it was done before is success too: the decision came from what Kafka said.
+async fn do_it(admin: &Admin, deed: &Deed) -> Result<(), Unchanged> {
+    let outcome = match deed {
+        Deed::Change(Change::Join { voter, host }) => {
             let endpoint = Endpoint::new(host, CONTROLLER_PORT);
             let listener = Listener { name: CONTROLLER_LISTENER.to_owned(), endpoint };
-            admin.add_voter(node, directory, &[listener]).await
+            // Neither of the two types can hold a zero id.
+            let Some(directory) = directory(voter) else { return Ok(()) };
+            admin.add_voter(NodeId(voter.node.0), directory, &[listener]).await
         }
-        Change::Leave { .. } => admin.remove_voter(node, directory).await,
+        Deed::Change(Change::Leave { voter, .. }) => {
+            let Some(directory) = directory(voter) else { return Ok(()) };
+            admin.remove_voter(NodeId(voter.node.0), directory).await
+        }
+        Deed::Change(Change::MakeDynamic) => {
+            return set_feature(admin, "kraft.version", 1, UpdateKind::Upgrade).await;
+        }
+        Deed::Metadata(change) => {
+            let kind = if change.is_downgrade { UpdateKind::SafeDowngrade } else { UpdateKind::Upgrade };
+            return set_feature(admin, "metadata.version", change.level, kind).await;
+        }
+        Deed::Unregister(node) => admin.unregister_broker(NodeId(node.0)).await,
     };
     match outcome {
-        Err(Error::Kafka { code: ErrorCode::DuplicateVoter | ErrorCode::VoterNotFound, .. }) => Ok(()),
-        outcome => outcome,
+        Err(Error::Kafka { code, .. }) if is_done_before(code) => Ok(()),
+        outcome => Ok(outcome?),
     }
+}
+
+fn is_done_before(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::DuplicateVoter | ErrorCode::VoterNotFound | ErrorCode::BrokerIdNotRegistered)
+}
+
+fn directory(voter: &Voter) -> Option<DirectoryId> {
+    DirectoryId::from_bytes(voter.directory.to_bytes())
+}
+
+/// Brings a feature of the cluster to a level.
+async fn set_feature(admin: &Admin, name: &str, level: i16, kind: UpdateKind) -> Result<(), Unchanged> {
+    let update = FeatureUpdate { name: name.to_owned(), level, kind };
+    for (_, outcome) in admin.update_features(&[update], Intent::Apply).await? {
+        outcome?;
+    }
+    Ok(())
 }

@@ -2,8 +2,9 @@
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use karst_api::Condition;
-use karst_core::membership::Change;
+use karst_core::certificates::Issue;
 use karst_core::names::ClusterKey;
+use karst_core::plan::Deed;
 use karst_core::rolling::Restart;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -53,10 +54,25 @@ impl Events {
         }
     }
 
-    /// The quorum changed.
-    pub(crate) async fn quorum_changed(&self, key: &ClusterKey, kafka: &ObjectReference, change: &Change) {
-        tracing::info!(cluster = %key, "{change}");
-        self.publish(kafka, EventType::Normal, change.reason(), &change.to_string()).await;
+    /// An authority changed, after the cluster was made.
+    pub(crate) async fn certificates(&self, key: &ClusterKey, kafka: &ObjectReference, issue: &Issue) {
+        tracing::info!(cluster = %key, "{issue}");
+        self.publish(kafka, EventType::Normal, "CertificateAuthorityChanged", &issue.to_string()).await;
+    }
+
+    /// Kafka did what it was asked to do.
+    pub(crate) async fn done(&self, key: &ClusterKey, kafka: &ObjectReference, deed: &Deed) {
+        let (reason, note) = match deed {
+            Deed::Change(change) => (change.reason(), change.to_string()),
+            Deed::Unregister(node) => {
+                ("BrokerUnregistered", format!("broker {node} is gone and was unregistered"))
+            }
+            Deed::Metadata(change) => {
+                ("MetadataVersionChanged", format!("the metadata version is {} now", change.name))
+            }
+        };
+        tracing::info!(cluster = %key, "{note}");
+        self.publish(kafka, EventType::Normal, reason, &note).await;
     }
 
     /// A condition is new.
@@ -72,6 +88,9 @@ impl Events {
         let reason = condition.reason.as_deref().unwrap_or(kind);
         let message = condition.message.as_deref().unwrap_or_default();
         match (kind, holds) {
+            ("Ready", true) if condition.reason.is_some() => {
+                tracing::debug!(cluster = %key, resource = resource.name, reason, "{message}");
+            }
             ("Ready", true) => {
                 tracing::info!(cluster = %key, resource = resource.name, "ready");
                 self.publish(resource, EventType::Normal, "Ready", "All nodes are ready.").await;

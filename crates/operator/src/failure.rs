@@ -30,6 +30,19 @@ pub(crate) enum Failure {
         /// Why.
         source: serde_json::Error,
     },
+    /// A key or a certificate could not be made.
+    #[error("{what}: {source}")]
+    Certificate {
+        /// What was to be made.
+        what: String,
+        /// Why it was not.
+        source: karst_certs::Error,
+    },
+    /// A Secret of this name exists, and is not marked as the cluster's.
+    #[error(
+        "Secret {0} exists, but not with the labels strimzi.io/kind and strimzi.io/cluster of this cluster; add them if it belongs to it, or delete or rename it"
+    )]
+    Unlabelled(String),
     /// Another replica leads.
     #[error("this replica does not lead any more")]
     NotLeader,
@@ -50,6 +63,20 @@ impl Failure {
     /// Is the object gone?
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, Self::Api { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 404))
+    }
+
+    /// Was it understood and not wanted? Asking the same again brings the same answer.
+    pub(crate) fn is_refusal(&self) -> bool {
+        let Self::Api { source, .. } = self else { return false };
+        matches!(&**source, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
+    }
+
+    /// What was said, without what was tried.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Self::Api { source, .. } => brief(source),
+            other => other.to_string(),
+        }
     }
 
     /// Is the namespace being deleted? Then nothing can be made in it any more, and nothing needs to be.

@@ -7,12 +7,17 @@ use std::future::Future;
 use std::sync::Arc;
 
 use futures::StreamExt;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
+use karst_core::certificates::{Issue, Ownership, secret_object};
+use karst_core::claims::Growth;
+use karst_core::ids::NodeId;
 use karst_core::names::{CLUSTER_LABEL, ClusterKey, KIND_LABEL, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
 use karst_core::objects::Object;
 use karst_core::plan::{Fact, Mark, Protection, Removal};
 use karst_core::podset::PodAction;
+use karst_core::registration;
 use karst_core::rolling::Restart;
 use karst_core::world::{PodSetView, World};
 use kube::api::{DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, PostParams, Preconditions};
@@ -24,7 +29,9 @@ use crate::failure::{DEADLINE, Failure};
 use crate::index::{Index, Indexed};
 use crate::lease::Leadership;
 use crate::queue::Queue;
-use crate::views::{AccountWire, ClaimWire, ConfigMapWire, PodWire, ServiceWire};
+use crate::views::{
+    AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, SecretWire, ServiceWire,
+};
 
 /// The name under which Karst owns fields.
 const MANAGER: &str = "karst";
@@ -93,9 +100,11 @@ impl Hands {
             Object::ServiceAccount(account) => self.apply::<AccountWire, _>(namespace, object, account).await,
             Object::Service(service) => self.apply::<ServiceWire, _>(namespace, object, service).await,
             Object::ConfigMap(map) => self.apply::<ConfigMapWire, _>(namespace, object, map).await,
+            Object::Budget(budget) => self.apply::<BudgetWire, _>(namespace, object, budget).await,
+            Object::Policy(policy) => self.apply::<PolicyWire, _>(namespace, object, policy).await,
             Object::PodSet(set) => self.apply::<StrimziPodSet, _>(namespace, object, set).await,
             Object::Claim(claim) if self.index.has_claim(namespace, object) => {
-                // Most of a claim cannot be changed, and its size may have grown by hand.
+                // Most of a claim cannot be changed, and growing it is a step of its own.
                 let meta = &claim.metadata;
                 let (labels, annotations) = (&meta.labels, &meta.annotations);
                 let patch = json!({ "metadata": { "labels": labels, "annotations": annotations, "ownerReferences": meta.owner_references } });
@@ -131,6 +140,64 @@ impl Hands {
         Ok(())
     }
 
+    /// Makes keys and certificates and writes them: what belongs together in its order, the rest at once.
+    pub(crate) async fn certify(&self, world: &World, issues: &[Issue]) -> Vec<Failure> {
+        let mut failures = Vec::new();
+        for some in issues.chunks(2 * AT_ONCE) {
+            let written = some.iter().map(|issue| self.write_certificates(world, issue));
+            failures.extend(futures::future::join_all(written).await.into_iter().filter_map(Result::err));
+        }
+        failures
+    }
+
+    async fn write_certificates(&self, world: &World, issue: &Issue) -> Result<(), Failure> {
+        let made = issue.make(world.now);
+        let made = made.map_err(|source| Failure::Certificate { what: issue.to_string(), source })?;
+        for write in made {
+            let secret = secret_object(world, issue.pool(), write);
+            self.write_secret(&world.key, secret).await?;
+        }
+        tracing::debug!(cluster = %world.key, "{issue}");
+        Ok(())
+    }
+
+    /// Writes a Secret as a whole: a new one, or in place of the one that was seen.
+    async fn write_secret(&self, key: &ClusterKey, secret: Secret) -> Result<(), Failure> {
+        let name = secret.metadata.name.clone().unwrap_or_default();
+        let what = format!("could not write Secret {name}");
+        let is_new = secret.metadata.resource_version.is_none();
+        let body =
+            serde_json::to_vec(&secret).map_err(|source| Failure::Render { what: what.clone(), source })?;
+        let request = Request::new(SecretWire::url_path(&(), Some(&key.namespace)));
+        let parameters = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
+        let request = if is_new {
+            request.create(&parameters, body)
+        } else {
+            request.replace(&name, &parameters, body)
+        };
+        let request = request.map_err(|error| Failure::Changed(format!("{what}: {error}")))?;
+        match self.call::<SecretWire>(&what, self.client.request(request)).await {
+            // One that is labelled as ours would have been seen.
+            Err(failure) if is_new && failure.is_conflict() => Err(Failure::Unlabelled(name)),
+            Err(failure) => Err(failure),
+            Ok(written) => {
+                self.learn(written);
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes a Secret go with another resource, or with none.
+    pub(crate) async fn own(&self, key: &ClusterKey, ownership: &Ownership) -> Result<(), Failure> {
+        let Ownership { secret, uid, owners } = ownership;
+        let patch = Patch::Merge(json!({ "metadata": { "uid": uid, "ownerReferences": owners } }));
+        let api: Api<SecretWire> = self.api(&key.namespace);
+        let what = format!("could not change the owner of Secret {secret}");
+        let patched = self.call(&what, api.patch(secret, &PatchParams::default(), &patch)).await?;
+        self.learn(patched);
+        Ok(())
+    }
+
     /// Makes a fact durable, on the condition that the resource is still as it was read.
     pub(crate) async fn write_fact(&self, world: &World, fact: &Fact) -> Result<(), Failure> {
         let namespace = &world.key.namespace;
@@ -144,6 +211,10 @@ impl Hands {
                     status,
                 )
                 .await
+            }
+            Fact::Registered { status } => {
+                let version = world.kafka.metadata.resource_version.as_ref();
+                self.patch_fact::<Kafka>(namespace, &world.key.name, version, status).await
             }
             Fact::Identity { status, forms } => {
                 if *forms {
@@ -192,6 +263,18 @@ impl Hands {
         }
     }
 
+    /// Takes a broker that was unregistered off the list of those that may be registered, where there is one.
+    pub(crate) async fn forget_broker(&self, world: &World, node: NodeId) -> Result<(), Failure> {
+        let Some(status) = registration::without(world, node) else { return Ok(()) };
+        // The list as it is now: others may have been taken off it in this pass.
+        let key = &world.key;
+        let known = self.index.snapshot(key).kafka.unwrap_or_else(|| Arc::clone(&world.kafka));
+        let version = known.metadata.resource_version.as_ref();
+        let now = World { kafka: Arc::clone(&known), ..world.clone() };
+        let status = registration::without(&now, node).unwrap_or(status);
+        self.patch_fact::<Kafka>(&key.namespace, &key.name, version, &status).await
+    }
+
     /// Writes the changed part of a status.
     pub(crate) async fn write_status<K: Indexed>(
         &self,
@@ -221,9 +304,10 @@ impl Hands {
     pub(crate) async fn remove(&self, key: &ClusterKey, removal: &Removal) -> Result<(), Failure> {
         match removal {
             Removal::ConfigMap { name, uid } => self.delete::<ConfigMapWire>(&key.namespace, name, uid).await,
+            Removal::Secret { name, uid } => self.delete::<SecretWire>(&key.namespace, name, uid).await,
             Removal::PodSet { name, uid } => self.delete::<StrimziPodSet>(&key.namespace, name, uid).await,
             Removal::Claim { name, uid, pod } => {
-                self.has_no_pod(key, pod, name).await?;
+                self.is_not_used(key, pod, name).await?;
                 self.delete::<ClaimWire>(&key.namespace, name, uid).await
             }
         }
@@ -276,13 +360,40 @@ impl Hands {
         Ok(())
     }
 
+    /// Removes an annotation of the `Kafka` resource that has served its purpose.
+    pub(crate) async fn forget_annotation(&self, key: &ClusterKey, annotation: &str) -> Result<(), Failure> {
+        let what = format!("could not remove the annotation {annotation} of Kafka {}", key.name);
+        let patch = Patch::Merge(json!({ "metadata": { "annotations": { annotation: null } } }));
+        let api: Api<Kafka> = self.api(&key.namespace);
+        let patched = self.call(&what, api.patch(&key.name, &PatchParams::default(), &patch)).await?;
+        self.learn(patched);
+        Ok(())
+    }
+
     /// A disk goes only after the pod that used it: the cache may lag behind, so ask.
-    async fn has_no_pod(&self, key: &ClusterKey, pod: &str, claim: &str) -> Result<(), Failure> {
-        let api: Api<PartialObjectMeta<PodWire>> = Api::namespaced(self.client.clone(), &key.namespace);
-        match self.call("could not look for a pod", api.get_opt(pod)).await? {
-            None => Ok(()),
-            Some(_) => Err(Failure::Changed(format!("pod {pod} is there again; its claim {claim} stays"))),
+    async fn is_not_used(&self, key: &ClusterKey, pod: &str, claim: &str) -> Result<(), Failure> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
+        let found = self.call("could not look for a pod", api.get_opt(pod)).await?;
+        let volumes = found.and_then(|pod| pod.spec).and_then(|spec| spec.volumes).unwrap_or_default();
+        let mut claims = volumes.into_iter().filter_map(|volume| volume.persistent_volume_claim);
+        if claims.any(|used| used.claim_name == claim) {
+            return Err(Failure::Changed(format!("pod {pod} uses its claim {claim}, which stays")));
         }
+        Ok(())
+    }
+
+    /// Lets a claim grow.
+    pub(crate) async fn grow(&self, key: &ClusterKey, growth: &Growth) -> Result<(), Failure> {
+        let Growth { claim, uid, size } = growth;
+        let what = format!("could not grow PersistentVolumeClaim {claim} to {size}");
+        let requests = json!({ "requests": { "storage": size } });
+        let patch = json!({ "metadata": { "uid": uid }, "spec": { "resources": requests } });
+        let parameters = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let api = self.api::<ClaimWire>(&key.namespace);
+        let grown = self.call(&what, api.patch(claim, &parameters, &Patch::Merge(patch))).await?;
+        tracing::info!(%claim, %size, "asked Kubernetes for a larger volume");
+        self.learn(grown);
+        Ok(())
     }
 
     /// Makes a pool's deletion wait for its nodes, or no longer.

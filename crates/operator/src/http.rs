@@ -12,6 +12,7 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
+use crate::ask::Terms;
 use crate::index::Index;
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
@@ -26,6 +27,7 @@ pub(crate) struct Health {
     pub(crate) queue: Arc<Queue>,
     pub(crate) leadership: Arc<Leadership>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) terms: Arc<Terms>,
 }
 
 impl Health {
@@ -36,7 +38,9 @@ impl Health {
             "/readyz" | "/ready" => {
                 (StatusCode::SERVICE_UNAVAILABLE, "still reading the cluster\n".to_owned())
             }
-            "/metrics" => (StatusCode::OK, self.metrics.render(&self.index, &self.queue, &self.leadership)),
+            "/metrics" => {
+                (StatusCode::OK, self.metrics.render(&self.index, &self.queue, &self.leadership, &self.terms))
+            }
             _ => (StatusCode::NOT_FOUND, "try /healthz, /readyz or /metrics\n".to_owned()),
         }
     }

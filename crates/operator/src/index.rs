@@ -7,14 +7,20 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
+use karst_core::certificates;
 use karst_core::names::{CLUSTER_LABEL, ClusterKey};
 use karst_core::objects::Object;
-use karst_core::world::{ClaimView, ConfigMapView, PodSetView, PodView, ServiceAccountView, ServiceView};
+use karst_core::world::{
+    ClaimView, ConfigMapView, PlainView, PodSetView, PodView, SecretView, ServiceAccountView, ServiceView,
+};
 use kube::runtime::watcher::Event;
 
 use crate::queue::Work;
-use crate::views::{AccountWire, ClaimWire, ConfigMapWire, PodWire, ServiceWire, Watched};
+use crate::views::{
+    AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, SecretWire, ServiceWire, Watched,
+};
 
 /// Views of one kind, by name, each with the version it was read at.
 pub(crate) type Slot<V> = BTreeMap<String, Seen<V>>;
@@ -36,7 +42,10 @@ pub(crate) struct Objects {
     config_maps: Slot<ConfigMapView>,
     services: Slot<ServiceView>,
     accounts: Slot<ServiceAccountView>,
+    budgets: Slot<PlainView>,
+    policies: Slot<PlainView>,
     claims: Slot<ClaimView>,
+    secrets: Slot<SecretView>,
 }
 
 /// A copy of what is known of one cluster: cheap, because views are shared.
@@ -49,7 +58,10 @@ pub(crate) struct Snapshot {
     pub(crate) config_maps: BTreeMap<String, Arc<ConfigMapView>>,
     pub(crate) services: BTreeMap<String, Arc<ServiceView>>,
     pub(crate) accounts: BTreeMap<String, Arc<ServiceAccountView>>,
+    pub(crate) budgets: BTreeMap<String, Arc<PlainView>>,
+    pub(crate) policies: BTreeMap<String, Arc<PlainView>>,
     pub(crate) claims: BTreeMap<String, Arc<ClaimView>>,
+    pub(crate) secrets: BTreeMap<String, Arc<SecretView>>,
 }
 
 impl Objects {
@@ -65,7 +77,10 @@ impl Objects {
             config_maps: copy(&self.config_maps),
             services: copy(&self.services),
             accounts: copy(&self.accounts),
+            budgets: copy(&self.budgets),
+            policies: copy(&self.policies),
             claims: copy(&self.claims),
+            secrets: copy(&self.secrets),
         }
     }
 
@@ -77,7 +92,10 @@ impl Objects {
             && self.config_maps.is_empty()
             && self.services.is_empty()
             && self.accounts.is_empty()
+            && self.budgets.is_empty()
+            && self.policies.is_empty()
             && self.claims.is_empty()
+            && self.secrets.is_empty()
     }
 }
 
@@ -152,9 +170,27 @@ impl Indexed for AccountWire {
     }
 }
 
+impl Indexed for BudgetWire {
+    fn slot(objects: &mut Objects) -> &mut Slot<PlainView> {
+        &mut objects.budgets
+    }
+}
+
+impl Indexed for PolicyWire {
+    fn slot(objects: &mut Objects) -> &mut Slot<PlainView> {
+        &mut objects.policies
+    }
+}
+
 impl Indexed for ClaimWire {
     fn slot(objects: &mut Objects) -> &mut Slot<ClaimView> {
         &mut objects.claims
+    }
+}
+
+impl Indexed for SecretWire {
+    fn slot(objects: &mut Objects) -> &mut Slot<SecretView> {
+        &mut objects.secrets
     }
 }
 
@@ -218,6 +254,16 @@ impl Index {
             Some((key.clone(), Arc::clone(&kafka.view), objects.pools.len()))
         });
         with_kafka.collect()
+    }
+
+    /// When the certificates of each cluster end: those of nodes together, by the first of them.
+    pub(crate) fn certificate_ends(&self) -> Vec<(ClusterKey, BTreeMap<String, Timestamp>)> {
+        let clusters = self.lock();
+        let with_kafka = clusters.iter().filter(|(_, objects)| !objects.kafkas.is_empty());
+        let ends = |key: &ClusterKey, objects: &Objects| {
+            certificates::ends(key, objects.secrets.values().map(|seen| &*seen.view))
+        };
+        with_kafka.map(|(key, objects)| (key.clone(), ends(key, objects))).collect()
     }
 
     /// Takes in an object, unless what is known is newer. Returns the work this causes.

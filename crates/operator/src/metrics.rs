@@ -1,6 +1,7 @@
 //! Metrics, under the names that dashboards for Strimzi look for where they mean the same.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -11,9 +12,67 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::ask::Terms;
 use crate::index::Index;
 use crate::lease::Leadership;
 use crate::queue::{Outcome, Queue, Work};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfCluster {
+    namespace: String,
+    cluster: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfReplica {
+    namespace: String,
+    cluster: String,
+    node: i32,
+}
+
+/// What is known of quorums, as their leaders said last.
+#[derive(Debug, Default)]
+struct Quorums {
+    voters: Family<OfCluster, Gauge>,
+    observers: Family<OfCluster, Gauge>,
+    leader: Family<OfCluster, Gauge>,
+    leader_changes: Family<OfCluster, Gauge>,
+    behind: Family<OfReplica, Gauge<f64, AtomicU64>>,
+}
+
+impl Quorums {
+    fn register(&self, registry: &mut Registry) {
+        registry.register("karst_quorum_voters", "Voters", self.voters.clone());
+        registry.register("karst_quorum_observers", "Replicas that do not vote", self.observers.clone());
+        registry.register("karst_quorum_leader", "Node id of the leader", self.leader.clone());
+        let changes = "How many changes of the leader this process has seen";
+        registry.register("karst_quorum_leader_changes", changes, self.leader_changes.clone());
+        let behind = "For how long a voter has been lacking records that the leader has; -1 when it never had them all";
+        registry.register("karst_quorum_voter_behind_seconds", behind, self.behind.clone());
+    }
+
+    fn tell(&self, terms: &Terms) {
+        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        self.voters.clear();
+        self.observers.clear();
+        self.leader.clear();
+        self.leader_changes.clear();
+        self.behind.clear();
+        for (key, term) in terms.all() {
+            let of = OfCluster { namespace: key.namespace.clone(), cluster: key.name.clone() };
+            self.voters.get_or_create(&of).set(count(term.quorum.voters.len()));
+            self.observers.get_or_create(&of).set(count(term.quorum.observers.len()));
+            self.leader.get_or_create(&of).set(i64::from(term.quorum.leader.0));
+            self.leader_changes.get_or_create(&of).set(i64::try_from(term.changes).unwrap_or(i64::MAX));
+            for voter in &term.quorum.voters {
+                let (namespace, cluster) = (key.namespace.clone(), key.name.clone());
+                let of = OfReplica { namespace, cluster, node: voter.node.0 };
+                let behind = voter.behind.map_or(-1.0, |behind| behind.as_secs_f64());
+                self.behind.get_or_create(&of).set(behind);
+            }
+        }
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
@@ -31,6 +90,13 @@ impl Labels {
     }
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CertificateLabels {
+    namespace: String,
+    cluster: String,
+    kind: String,
+}
+
 /// From a tenth of a millisecond to ten seconds.
 fn durations() -> Histogram {
     Histogram::new([0.0001, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0])
@@ -45,6 +111,8 @@ pub(crate) struct Metrics {
     successful: Family<Labels, Counter>,
     durations: Family<Labels, Histogram, fn() -> Histogram>,
     resources: Family<Labels, Gauge>,
+    quorums: Quorums,
+    certificates: Family<CertificateLabels, Gauge>,
     queued: Gauge,
     leader: Gauge,
 }
@@ -57,6 +125,7 @@ impl Metrics {
         let successful = Family::default();
         let durations = Family::new_with_constructor(durations as fn() -> Histogram);
         let resources = Family::default();
+        let certificates = Family::default();
         let (queued, leader) = (Gauge::default(), Gauge::default());
         registry.register("strimzi_reconciliations", "Passes begun", passes.clone());
         registry.register(
@@ -75,9 +144,27 @@ impl Metrics {
             durations.clone(),
         );
         registry.register("strimzi_resources", "Resources looked after", resources.clone());
+        registry.register(
+            "karst_certificate_expiry_seconds",
+            "When the first certificate of a kind ends, in seconds since 1970",
+            certificates.clone(),
+        );
         registry.register("karst_queue_depth", "Work that waits to be done now", queued.clone());
         registry.register("karst_leader", "Whether this replica acts", leader.clone());
-        Self { registry, passes, failed, successful, durations, resources, queued, leader }
+        let quorums = Quorums::default();
+        quorums.register(&mut registry);
+        Self {
+            registry,
+            passes,
+            failed,
+            successful,
+            durations,
+            resources,
+            quorums,
+            certificates,
+            queued,
+            leader,
+        }
     }
 
     /// Counts a piece of work.
@@ -92,7 +179,14 @@ impl Metrics {
     }
 
     /// The text that Prometheus reads.
-    pub(crate) fn render(&self, index: &Index, queue: &Queue, leadership: &Arc<Leadership>) -> String {
+    pub(crate) fn render(
+        &self,
+        index: &Index,
+        queue: &Queue,
+        leadership: &Arc<Leadership>,
+        terms: &Terms,
+    ) -> String {
+        self.quorums.tell(terms);
         self.resources.clear();
         for (key, _, pools) in index.kafkas() {
             let of = |kind: &str| Labels { kind: kind.to_owned(), namespace: key.namespace.clone() };
@@ -100,6 +194,14 @@ impl Metrics {
             self.resources
                 .get_or_create(&of("KafkaNodePool"))
                 .inc_by(i64::try_from(pools).unwrap_or_default());
+        }
+        self.certificates.clear();
+        for (key, ends) in index.certificate_ends() {
+            for (kind, end) in ends {
+                let (namespace, cluster) = (key.namespace.clone(), key.name.clone());
+                let labels = CertificateLabels { namespace, cluster, kind };
+                self.certificates.get_or_create(&labels).set(end.as_second());
+            }
         }
         self.queued.set(i64::try_from(queue.depth()).unwrap_or(i64::MAX));
         self.leader.set(i64::from(leadership.holds()));

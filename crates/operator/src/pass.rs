@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka, KafkaNodePool};
+use karst_core::certificates::Issue;
+use karst_core::claims::Growth;
 use karst_core::ids::Entropy;
-use karst_core::membership::Change;
 use karst_core::names::ClusterKey;
 use karst_core::notice::IDS_IGNORED;
-use karst_core::plan::{self, Fact, Plan, Protection};
+use karst_core::plan::{self, Deed, Fact, Plan, Protection};
 use karst_core::podset;
 use karst_core::pools;
 use karst_core::rolling::Restart;
@@ -19,20 +20,32 @@ use karst_core::world::{Answers, Settings, World};
 use kube::Resource;
 use serde_json::Value;
 
-use crate::ask;
-use crate::clients::{self, Clients};
+use crate::ask::{self, Terms};
+use crate::clients::Clients;
 use crate::events::Events;
 use crate::failure::Failure;
+use crate::growths::Growths;
 use crate::hands::Hands;
 use crate::index::Snapshot;
 use crate::queue::Outcome;
+use crate::slots::Slots;
 use crate::troubles::Troubles;
 
-/// How often one pass decides anew after it made something durable. Three rounds make a cluster; more means that
-/// somebody else writes at the same time.
-const ROUNDS: usize = 6;
+/// How often one pass decides anew after it made something durable or asked. Four rounds make a cluster; many more mean
+/// that somebody else writes at the same time.
+const ROUNDS: usize = 8;
 /// How soon to look again when the world changed under a decision.
 const CHANGED: Duration = Duration::from_millis(100);
+
+/// How soon to look again whether other clusters are done with their restarts.
+const SLOT: Duration = Duration::from_secs(2);
+/// What became of a claim that was to grow.
+enum Grown {
+    /// Kubernetes does it.
+    Asked,
+    /// Kubernetes does not.
+    Refused,
+}
 
 /// Carries out passes.
 #[derive(Debug)]
@@ -40,7 +53,10 @@ pub(crate) struct Passes {
     pub(crate) hands: Hands,
     pub(crate) events: Events,
     pub(crate) clients: Clients,
+    pub(crate) slots: Slots,
+    pub(crate) terms: Arc<Terms>,
     pub(crate) troubles: Troubles,
+    pub(crate) growths: Growths,
     pub(crate) settings: Arc<Settings>,
     /// Are all `Kafka` resources seen? With a selector, one that is not seen may exist all the same.
     pub(crate) sees_all: bool,
@@ -50,11 +66,15 @@ impl Passes {
     /// A pass of a cluster.
     pub(crate) async fn cluster(&self, key: &ClusterKey) -> Outcome {
         let mut answers = Answers::default();
+        let (mut troubled, mut outcome_of_certificates) = (false, None);
         for _ in 0..ROUNDS {
             let snapshot = self.hands.index.snapshot(key);
             let Some(kafka) = snapshot.kafka.clone() else {
                 self.clients.forget(key);
+                self.slots.release(key);
+                self.terms.forget(key);
                 self.troubles.forget(key);
+                self.growths.forget_cluster(key);
                 return self.pools_without_kafka(key, &snapshot).await;
             };
             let Some(entropy) = entropy() else { return Outcome::Failed };
@@ -66,12 +86,20 @@ impl Passes {
                     return Outcome::Failed;
                 }
             };
+            if plan.facts.is_empty() && !plan.certificates.is_empty() && !troubled {
+                let failures = self.certify(&world, &plan.certificates).await;
+                // What needs no new certificate goes on without.
+                troubled = !failures.is_empty();
+                outcome_of_certificates = troubled.then(|| self.failed(key, &failures));
+                continue;
+            }
             if !plan.questions.is_empty() {
-                ask::ask(&self.clients, key, &plan.questions, &mut answers).await;
+                ask::ask(&self.clients, &self.terms, &world, &plan.questions, &mut answers).await;
                 continue;
             }
             if plan.facts.is_empty() {
-                return self.act(&world, plan).await;
+                let outcome = self.act(&world, plan).await;
+                return outcome_of_certificates.unwrap_or(outcome);
             }
             match self.make_durable(&world, plan).await {
                 Ok(()) => {}
@@ -105,9 +133,13 @@ impl Passes {
             config_maps: snapshot.config_maps,
             services: snapshot.services,
             service_accounts: snapshot.accounts,
+            budgets: snapshot.budgets,
+            policies: snapshot.policies,
             claims: snapshot.claims,
+            secrets: snapshot.secrets,
             answers,
-            trouble: self.troubles.of(key),
+            troubles: self.troubles.of(key),
+            refused_growth: self.growths.refused(key),
             settings: Arc::clone(&self.settings),
             now: Timestamp::now(),
             entropy,
@@ -118,7 +150,11 @@ impl Passes {
     async fn make_durable(&self, world: &World, plan: Plan) -> Result<(), Failure> {
         let facts =
             futures::future::join_all(plan.facts.iter().map(|fact| self.hands.write_fact(world, fact)));
-        let (facts, objects) = futures::join!(facts, self.hands.write(&world.key, plan.objects));
+        let (facts, objects, certificates) = futures::join!(
+            facts,
+            self.hands.write(&world.key, plan.objects),
+            self.certify(world, &plan.certificates)
+        );
         facts.into_iter().collect::<Result<Vec<_>, _>>()?;
         if plan.facts.iter().any(|fact| matches!(fact, Fact::Identity { .. })) {
             self.events.cluster_formed(&world.kafka.object_ref(&())).await;
@@ -128,24 +164,56 @@ impl Passes {
             plan.notices.iter().any(|notice| notice.reason() == IDS_IGNORED && notice.pool() == Some(pool))
         });
         let unsaid = self.report_pools(&world.key, &world.pools, &said_now.collect()).await;
-        objects.into_iter().chain(unsaid).next().map_or(Ok(()), Err)
+        objects.into_iter().chain(certificates).chain(unsaid).next().map_or(Ok(()), Err)
     }
 
-    async fn act(&self, world: &World, plan: Plan) -> Outcome {
+    /// Makes what is asked for of keys and certificates.
+    async fn certify(&self, world: &World, issues: &[Issue]) -> Vec<Failure> {
+        let failures = self.hands.certify(world, issues).await;
+        for issue in issues.iter().filter(|issue| failures.is_empty() && issue.is_remarkable()) {
+            self.events.certificates(&world.key, &world.kafka.object_ref(&()), issue).await;
+        }
+        failures
+    }
+
+    async fn act(&self, world: &World, mut plan: Plan) -> Outcome {
         let key = &world.key;
-        let mut failures = self.hands.write(key, plan.objects).await;
+        let mut failures = self.hands.write(key, std::mem::take(&mut plan.objects)).await;
+        for growth in &plan.growths {
+            match self.grow(key, growth).await {
+                Ok(Grown::Asked) => {}
+                // To be told in the next pass.
+                Ok(Grown::Refused) => plan.look_again = Some(CHANGED),
+                Err(failure) => failures.push(failure),
+            }
+        }
         for removal in &plan.removals {
             failures.extend(self.hands.remove(key, removal).await.err());
+        }
+        for ownership in &plan.ownerships {
+            failures.extend(self.hands.own(key, ownership).await.err());
         }
         failures.extend(self.protect(key, &world.pools, &plan.protections).await);
         for mark in &plan.marks {
             failures.extend(self.hands.mark(key, mark).await.err());
         }
-        for restart in &plan.restarts {
-            failures.extend(self.restart(world, restart).await.err());
+        let mut look_again = plan.look_again;
+        if plan.restarts.is_empty() {
+            if matches!(plan.progress, Some(Progress::Ready)) {
+                self.slots.release(key);
+            }
+        } else if self.slots.may_restart(world) {
+            for restart in &plan.restarts {
+                failures.extend(self.restart(world, restart).await.err());
+            }
+        } else {
+            look_again = look_again.into_iter().chain([SLOT]).min();
         }
-        if let Some(change) = &plan.change {
-            self.change_quorum(world, change).await;
+        for deed in &plan.deeds {
+            failures.extend(self.ask_kafka_to(world, deed).await.err());
+        }
+        for annotation in &plan.forgotten {
+            failures.extend(self.hands.forget_annotation(key, annotation).await.err());
         }
         failures.extend(self.report_pools(key, &world.pools, &plan.pool_statuses).await);
         if let Some(status) = &plan.status {
@@ -158,11 +226,22 @@ impl Passes {
                 Err(failure) => failures.push(failure),
             }
         }
-        if failures.is_empty() {
-            Outcome::Done { look_again: plan.look_again }
-        } else {
-            self.failed(key, &failures)
+        if failures.is_empty() { Outcome::Done { look_again } } else { self.failed(key, &failures) }
+    }
+
+    /// Lets a claim grow. That Kubernetes refuses is remembered, so that it is told and does not repeat itself at once.
+    async fn grow(&self, key: &ClusterKey, growth: &Growth) -> Result<Grown, Failure> {
+        match self.hands.grow(key, growth).await {
+            Ok(()) => self.growths.forget(key, &growth.claim),
+            Err(failure) if failure.is_missing() => {}
+            Err(failure) if failure.is_refusal() => {
+                tracing::warn!(cluster = %key, %failure, "the claim stays as it is");
+                self.growths.remember(key, growth, &failure.words());
+                return Ok(Grown::Refused);
+            }
+            Err(failure) => return Err(failure),
         }
+        Ok(Grown::Asked)
     }
 
     async fn restart(&self, world: &World, restart: &Restart) -> Result<(), Failure> {
@@ -171,25 +250,25 @@ impl Passes {
         Ok(())
     }
 
-    /// Makes a change of the quorum. What became of it is seen when the quorum is asked again: a failure is only
-    /// remembered, so that it is told and does not repeat itself at once.
-    async fn change_quorum(&self, world: &World, change: &Change) {
+    /// Lets Kafka do something. What became of it is seen when it is asked again: a failure is only remembered, so that it
+    /// is told and does not repeat itself at once.
+    async fn ask_kafka_to(&self, world: &World, deed: &Deed) -> Result<(), Failure> {
         if !self.hands.leadership.holds() {
-            return;
+            return Err(Failure::NotLeader);
         }
         let key = &world.key;
-        let hosts: Vec<_> = controllers_that_serve(world);
-        let kafka = world.kafka.object_ref(&());
-        match clients::change(&self.clients.controllers(key, &hosts), change).await {
-            Ok(()) => {
-                self.troubles.forget(key);
-                self.events.quorum_changed(key, &kafka, change).await;
-            }
-            Err(error) => {
-                tracing::warn!(cluster = %key, %change, %error, "Kafka did not change the quorum");
-                self.troubles.remember(key, change, &error);
-            }
+        let hosts = controllers_that_serve(world);
+        if let Err(error) = self.clients.do_it(world, &hosts, deed).await {
+            tracing::warn!(cluster = %key, ?deed, %error, "Kafka did not do it");
+            self.troubles.remember(key, deed, &error);
+            return Ok(());
         }
+        self.troubles.succeeded(key, deed);
+        self.events.done(key, &world.kafka.object_ref(&()), deed).await;
+        if let Deed::Unregister(node) = deed {
+            self.hands.forget_broker(world, *node).await?;
+        }
+        Ok(())
     }
 
     async fn protect(

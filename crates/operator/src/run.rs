@@ -12,8 +12,10 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::ask::Terms;
 use crate::clients::Clients;
 use crate::events::Events;
+use crate::growths::Growths;
 use crate::hands::Hands;
 use crate::http::{self, Health};
 use crate::index::Index;
@@ -22,6 +24,7 @@ use crate::metrics::Metrics;
 use crate::pass::Passes;
 use crate::queue::{Outcome, Queue, Work};
 use crate::settings::Settings;
+use crate::slots::Slots;
 use crate::troubles::Troubles;
 use crate::watch::{self, Synced};
 
@@ -45,7 +48,9 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         Arc::new(if settings.lease.is_some() { Leadership::none() } else { Leadership::always() });
     let mut background = watch::start(&client, &settings, &index, &queue, &synced);
 
+    let terms = Arc::new(Terms::default());
     let health = Arc::new(Health {
+        terms: Arc::clone(&terms),
         synced: Arc::clone(&synced),
         index: Arc::clone(&index),
         queue: Arc::clone(&queue),
@@ -84,7 +89,10 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         },
         events: Events::new(client, identity),
         clients: Clients::default(),
+        slots: Slots::default(),
+        terms,
         troubles: Troubles::default(),
+        growths: Growths::default(),
         settings: Arc::clone(&settings.core),
         sees_all: settings.selector.is_none(),
     });

@@ -45,6 +45,14 @@ pub(crate) struct Args {
     #[arg(long, env = "KUBERNETES_SERVICE_DNS_DOMAIN", default_value = "cluster.local")]
     cluster_domain: String,
 
+    /// Whether network policies are made for clusters.
+    #[arg(long, env = "STRIMZI_NETWORK_POLICY_GENERATION", default_value_t = true, action = clap::ArgAction::Set)]
+    network_policies: bool,
+
+    /// Labels of the operator's own namespace, as key=value: only from there may operators connect to nodes.
+    #[arg(long, env = "STRIMZI_OPERATOR_NAMESPACE_LABELS", value_delimiter = ',')]
+    operator_namespace_labels: Vec<String>,
+
     /// How often everything is looked at though nothing changed, in milliseconds.
     #[arg(long, env = "STRIMZI_FULL_RECONCILIATION_INTERVAL_MS", default_value_t = 600_000)]
     resync_ms: u64,
@@ -178,9 +186,21 @@ impl Args {
                 image_pull_policy: self.image_pull_policy,
                 image_pull_secrets: self.image_pull_secrets,
                 cluster_domain: self.cluster_domain,
+                network_policies: self.network_policies,
+                operator_namespace_labels: parse_labels(&self.operator_namespace_labels)?,
             }),
         })
     }
+}
+
+fn parse_labels(pairs: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
+    let pair = |text: &String| {
+        let (key, value) = text.split_once('=').with_context(|| {
+            format!("STRIMZI_OPERATOR_NAMESPACE_LABELS has '{text}'; write key=value, separated by commas")
+        })?;
+        Ok((key.trim().to_owned(), value.trim().to_owned()))
+    };
+    pairs.iter().filter(|text| !text.trim().is_empty()).map(pair).collect()
 }
 
 /// In a pod the host name is the pod's name, which is unique among replicas.

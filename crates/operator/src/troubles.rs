@@ -1,4 +1,4 @@
-//! Changes of a quorum that failed: what is tried again, and how long after.
+//! What Kafka did not do: it is asked again, and how long after.
 //!
 //! Kept in memory only. A new process tries at once, which is what one would want of it.
 
@@ -9,40 +9,63 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use karst_core::membership::Change;
 use karst_core::names::ClusterKey;
+use karst_core::plan::Deed;
 use karst_core::world::Trouble;
 
 /// The pause after a first failure. A controller that was just started often refuses once.
 const FIRST_PAUSE: Duration = Duration::from_millis(300);
+/// A migration that fails costs a leader its office: the next one must be at rest again.
+const AFTER_MIGRATION: Duration = Duration::from_secs(10);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// The last failure of each cluster, with how often in a row it failed.
+/// What failed in each cluster, with how often in a row it failed.
 #[derive(Debug, Default)]
-pub(crate) struct Troubles(Mutex<HashMap<ClusterKey, (Trouble, u32)>>);
+pub(crate) struct Troubles(Mutex<HashMap<ClusterKey, Vec<(Trouble, u32)>>>);
 
 impl Troubles {
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterKey, (Trouble, u32)>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterKey, Vec<(Trouble, u32)>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What failed last in a cluster.
-    pub(crate) fn of(&self, key: &ClusterKey) -> Option<Trouble> {
-        self.lock().get(key).map(|(trouble, _)| trouble.clone())
+    pub(crate) fn of(&self, key: &ClusterKey) -> Vec<Trouble> {
+        self.lock().get(key).into_iter().flatten().map(|(trouble, _)| trouble.clone()).collect()
     }
 
-    /// A change failed.
-    pub(crate) fn remember(&self, key: &ClusterKey, change: &Change, why: &impl ToString) {
+    /// Something failed.
+    pub(crate) fn remember(&self, key: &ClusterKey, deed: &Deed, why: &impl ToString) {
         let mut all = self.lock();
-        let before =
-            all.get(key).filter(|(trouble, _)| trouble.change == *change).map_or(0, |(_, times)| *times);
-        let pause = FIRST_PAUSE.saturating_mul(1 << before.min(10)).min(LONGEST_PAUSE);
-        let until = Timestamp::now().checked_add(pause).unwrap_or(Timestamp::MAX);
-        let trouble = Trouble { change: change.clone(), why: why.to_string(), until };
-        all.insert(key.clone(), (trouble, before.saturating_add(1)));
+        let troubles = all.entry(key.clone()).or_default();
+        let before = troubles.iter().position(|(trouble, _)| trouble.deed == *deed);
+        let failures = before.map_or(0, |at| troubles.swap_remove(at).1);
+        // Of changes that are not wanted any more only the newest is worth keeping.
+        troubles.retain(|(trouble, _)| {
+            std::mem::discriminant(&trouble.deed) != std::mem::discriminant(deed)
+                || matches!(deed, Deed::Unregister(_))
+        });
+        let until = Timestamp::now().checked_add(pause(deed, failures)).unwrap_or(Timestamp::MAX);
+        let trouble = Trouble { deed: deed.clone(), why: why.to_string(), until };
+        troubles.push((trouble, failures.saturating_add(1)));
     }
 
-    /// Nothing fails any more.
+    /// This one did not fail.
+    pub(crate) fn succeeded(&self, key: &ClusterKey, deed: &Deed) {
+        if let Some(troubles) = self.lock().get_mut(key) {
+            troubles.retain(|(trouble, _)| trouble.deed != *deed);
+        }
+    }
+
+    /// The cluster is gone.
     pub(crate) fn forget(&self, key: &ClusterKey) {
         self.lock().remove(key);
+    }
+}
+
+fn pause(deed: &Deed, failures: u32) -> Duration {
+    match deed {
+        Deed::Change(Change::MakeDynamic) => AFTER_MIGRATION,
+        Deed::Metadata(_) => LONGEST_PAUSE,
+        _ => FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE),
     }
 }

@@ -7,16 +7,21 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, ContainerState, PersistentVolumeClaim, Pod, Service, ServiceAccount, ServiceSpec,
+    ConfigMap, ContainerState, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, Secret, Service,
+    ServiceAccount, ServiceSpec,
 };
+use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::digest::Digest;
 use karst_core::names::REVISION_ANNOTATION;
 use karst_core::objects::{config_digest, service_digest};
 use karst_core::world::{
-    ClaimView, ConfigMapView, Meta, PodSetView, PodView, ServiceAccountView, ServiceView, WantedPod,
+    ClaimView, ConfigMapView, Meta, PlainView, PodSetView, PodView, SecretView, ServiceAccountView,
+    ServiceView, WantedPod,
 };
 use kube::Resource;
 use kube::core::NamespaceResourceScope;
@@ -89,6 +94,36 @@ impl Watched for ServiceWire {
 }
 
 #[derive(Resource, Deserialize, Clone, Debug)]
+#[resource(inherit = "PodDisruptionBudget")]
+pub(crate) struct BudgetWire {
+    metadata: ObjectMeta,
+    spec: Option<PodDisruptionBudgetSpec>,
+}
+
+impl Watched for BudgetWire {
+    type View = PlainView;
+
+    fn view(self) -> PlainView {
+        PlainView { meta: meta(self.metadata), digest: Digest::of(&self.spec).ok() }
+    }
+}
+
+#[derive(Resource, Deserialize, Clone, Debug)]
+#[resource(inherit = "NetworkPolicy")]
+pub(crate) struct PolicyWire {
+    metadata: ObjectMeta,
+    spec: Option<NetworkPolicySpec>,
+}
+
+impl Watched for PolicyWire {
+    type View = PlainView;
+
+    fn view(self) -> PlainView {
+        PlainView { meta: meta(self.metadata), digest: Digest::of(&self.spec).ok() }
+    }
+}
+
+#[derive(Resource, Deserialize, Clone, Debug)]
 #[resource(inherit = "ConfigMap")]
 pub(crate) struct ConfigMapWire {
     metadata: ObjectMeta,
@@ -111,13 +146,57 @@ impl Watched for ConfigMapWire {
 #[resource(inherit = "PersistentVolumeClaim")]
 pub(crate) struct ClaimWire {
     metadata: ObjectMeta,
+    spec: Option<PersistentVolumeClaimSpec>,
+    status: Option<ClaimStatusWire>,
+}
+
+#[derive(Deserialize, Clone, Debug, Default)]
+#[serde(default)]
+struct ClaimStatusWire {
+    conditions: Option<Vec<ConditionWire>>,
 }
 
 impl Watched for ClaimWire {
     type View = ClaimView;
 
     fn view(self) -> ClaimView {
-        ClaimView { meta: meta(self.metadata) }
+        let spec = self.spec.unwrap_or_default();
+        let requests = spec.resources.and_then(|resources| resources.requests);
+        let conditions = self.status.unwrap_or_default().conditions.unwrap_or_default();
+        let pending = conditions
+            .into_iter()
+            .find(|found| found.type_ == "FileSystemResizePending" && found.status == "True");
+        ClaimView {
+            meta: meta(self.metadata),
+            requested: requests.and_then(|mut requests| requests.remove("storage")).map(|size| size.0),
+            class: spec.storage_class_name,
+            selector: spec.selector.and_then(|selector| selector.match_labels),
+            bound: spec.volume_name.is_some_and(|volume| !volume.is_empty()),
+            resize_pending: pending.and_then(|found| found.last_transition_time).map(|time| time.0),
+        }
+    }
+}
+
+#[derive(Resource, Deserialize, Clone)]
+#[resource(inherit = "Secret")]
+pub(crate) struct SecretWire {
+    metadata: ObjectMeta,
+    data: Option<BTreeMap<String, ByteString>>,
+}
+
+impl Debug for SecretWire {
+    /// Without the values: they are secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SecretWire").field("name", &self.metadata.name).finish_non_exhaustive()
+    }
+}
+
+impl Watched for SecretWire {
+    type View = SecretView;
+
+    fn view(self) -> SecretView {
+        let data = self.data.unwrap_or_default().into_iter().map(|(name, bytes)| (name, bytes.0));
+        SecretView::new(meta(self.metadata), data.collect())
     }
 }
 
@@ -212,8 +291,17 @@ fn waiting(container: &ContainerWire) -> Option<String> {
     let reason = waiting.reason.as_deref().filter(|reason| !PASSING.contains(reason))?;
     let ended = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
     let last_words =
-        ended.and_then(|ended| ended.message.as_deref()).map(|words| tail(words.trim(), LAST_WORDS));
+        ended.and_then(|ended| ended.message.as_deref()).map(|words| tail(telling(words), LAST_WORDS));
     Some(join(Some(reason), last_words.or(waiting.message.as_deref())))
+}
+
+/// The line that says what happened: the last that names an exception, or else the last at all. The rest is where it happened,
+/// and when, which is never the same twice.
+fn telling(words: &str) -> &str {
+    let lines = || words.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+    let is_frame = |line: &&str| line.starts_with("at ") || line.starts_with("...");
+    let exception = lines().filter(|line| !is_frame(line)).find(|line| line.contains("Exception: "));
+    exception.or_else(|| lines().find(|line| !is_frame(line))).unwrap_or_default()
 }
 
 fn tail(text: &str, length: usize) -> &str {
@@ -262,6 +350,22 @@ mod tests {
     }
 
     #[test]
+    fn of_a_java_program_that_died_the_exception_is_quoted() {
+        let words = "2026-11-15T12:42:21,311 ERROR Exiting Kafka due to fatal exception (kafka.Kafka$) [main]
+org.apache.kafka.common.config.ConfigException: Invalid value a while for configuration log.retention.hours: Not a number of type INT
+\tat org.apache.kafka.common.config.ConfigDef.parseType(ConfigDef.java:757)
+\tat kafka.Kafka.main(Kafka.scala)
+2026-11-15T12:42:21.336080Z  INFO Kafka ended with exit code 1
+";
+        assert!(
+            telling(words)
+                .starts_with("org.apache.kafka.common.config.ConfigException: Invalid value a while")
+        );
+        assert_eq!(telling("first\nlast\n"), "last");
+        assert_eq!(telling(""), "");
+    }
+
+    #[test]
     fn a_pod_that_just_starts_is_not_stuck() {
         let view = pod(&json!({
             "phase": "Pending",
@@ -278,6 +382,28 @@ mod tests {
             "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
         }));
         assert_eq!(view.stuck.as_deref(), Some("Unschedulable: 0/1 nodes"));
+    }
+
+    #[test]
+    fn a_claim_tells_its_size_and_what_it_waits_for() {
+        let view = |spec: serde_json::Value, conditions: serde_json::Value| {
+            let wire = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {}, "spec": spec,
+                              "status": {"conditions": conditions}});
+            serde_json::from_value::<ClaimWire>(wire).unwrap().view()
+        };
+        let spec = json!({"volumeName": "pv-1", "storageClassName": "fast", "selector": {"matchLabels": {"disk": "ssd"}},
+                          "resources": {"requests": {"storage": "10Gi"}}});
+        let pending = json!([
+            {"type": "Resizing", "status": "True", "lastTransitionTime": "2024-01-01T00:00:00Z"},
+            {"type": "FileSystemResizePending", "status": "True", "lastTransitionTime": "2024-01-02T00:00:00Z"}
+        ]);
+        let claim = view(spec, pending);
+        assert_eq!((claim.requested.as_deref(), claim.class.as_deref()), (Some("10Gi"), Some("fast")));
+        assert_eq!(claim.selector.unwrap()["disk"], "ssd");
+        assert!(claim.bound);
+        assert_eq!(claim.resize_pending, Some("2024-01-02T00:00:00Z".parse().unwrap()));
+        let new = view(json!({"resources": {"requests": {"storage": "1Gi"}}}), json!([]));
+        assert_eq!((new.bound, new.resize_pending), (false, None));
     }
 
     #[test]

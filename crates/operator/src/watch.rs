@@ -16,7 +16,9 @@ use tokio::task::JoinSet;
 use crate::index::{Feed, Index, Indexed};
 use crate::queue::Queue;
 use crate::settings::{Namespaces, Settings};
-use crate::views::{AccountWire, ClaimWire, ConfigMapWire, PodWire, ServiceWire};
+use crate::views::{
+    AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, SecretWire, ServiceWire,
+};
 
 /// How many objects a list asks for at once: few enough that a long list does not swell the process.
 const PAGE: u32 = 100;
@@ -80,7 +82,10 @@ pub(crate) fn start(
         watches.plain::<ConfigMapWire>(namespace, &ours);
         watches.plain::<ServiceWire>(namespace, &ours);
         watches.plain::<AccountWire>(namespace, &ours);
+        watches.plain::<BudgetWire>(namespace, &ours);
+        watches.plain::<PolicyWire>(namespace, &ours);
         watches.plain::<ClaimWire>(namespace, &ours);
+        watches.plain::<SecretWire>(namespace, &ours);
     }
     watches.tasks
 }

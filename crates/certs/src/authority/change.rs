@@ -33,7 +33,7 @@ impl Authority {
                 vec![self.write_certificate(&certificate, now)?]
             }
             Decision::SignWithNewKey => {
-                let mut content = self.key_secret.clone();
+                let mut content = self.key_secret().clone();
                 content.data.remove(OLD_KEY);
                 vec![SecretWrite { name: self.kind.key_secret(&self.cluster), content }]
             }
@@ -54,7 +54,7 @@ impl Authority {
     fn next_key_generation(&self) -> u64 {
         let known: Vec<&str> =
             self.published.iter().chain(self.old.values()).map(|known| known.subject.as_str()).collect();
-        if self.key_secret.data.is_empty() && known.is_empty() {
+        if self.key_secret().data.is_empty() && known.is_empty() {
             return 0;
         }
         let is_taken = |number: u64| known.iter().any(|subject| subject.ends_with(&self.common_name(number)));
@@ -97,7 +97,7 @@ impl Authority {
 
     /// The key that signed so far stays beside the new one.
     fn write_new_key(&self, key: &KeyPair, generation: u64) -> SecretWrite {
-        let mut content = self.key_secret.clone();
+        let mut content = self.key_secret().clone();
         let pem = trust::to_pem("PRIVATE KEY", key.serialized_der()).into_bytes();
         if let Some(old) = content.data.insert(KEY.to_owned(), pem) {
             content.data.insert(OLD_KEY.to_owned(), old);
@@ -116,7 +116,7 @@ impl Authority {
             old.insert(format!("ca-{end}.crt"), current.clone());
         }
         old.retain(|_, certificate| is_needed(certificate));
-        let has_been = self.cert_secret.data.contains_key(CERTIFICATE) || !self.old.is_empty();
+        let has_been = self.cert_secret().data.contains_key(CERTIFICATE) || !self.old.is_empty();
         let generation = if has_been { self.cert_generation + 1 } else { self.cert_generation };
         self.write_certificates(new, &old, generation)
     }
@@ -127,7 +127,7 @@ impl Authority {
         old: &BTreeMap<String, Certificate>,
         generation: u64,
     ) -> Result<SecretWrite, Error> {
-        let mut content = self.cert_secret.clone();
+        let mut content = self.cert_secret().clone();
         content.data.retain(|name, _| !self.old.contains_key(name));
         let all = [current].into_iter().chain(old.values());
         content.data.insert(CERTIFICATE.to_owned(), trust::bundle(all).into_bytes());

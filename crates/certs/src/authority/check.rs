@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use rcgen::KeyPair;
 
-use super::{CERTIFICATE, KEY, Refusal, Secret};
-use crate::key;
+use super::{CERTIFICATE, KEY, Material, Refusal, Secret};
 use crate::trust::{Certificate, Unreadable};
 
 pub(super) fn refuse(secret: &str, problem: String, remedy: &str) -> Refusal {
@@ -22,9 +21,9 @@ pub(super) fn is_brought(name: &str, secret: Option<&Secret>, entry: &str) -> Re
     Err(refuse(name, problem, &format!("create it with the authority's {entry} in PEM format")))
 }
 
-pub(super) fn key(name: &str, secret: &Secret, entry: &str) -> Result<Option<Arc<KeyPair>>, Refusal> {
-    let Some(pem) = secret.data.get(entry) else { return Ok(None) };
-    key::read(pem).map(|key| Some(Arc::new(key))).ok_or_else(|| {
+pub(super) fn key(name: &str, material: &Material, entry: &str) -> Result<Option<Arc<KeyPair>>, Refusal> {
+    let Some(read) = material.keys.get(entry) else { return Ok(None) };
+    read.clone().map(Some).ok_or_else(|| {
         let remedy =
             "put back an unencrypted private key (RSA or ECDSA), or delete the entry to get a new key";
         refuse(name, format!("{entry} is not a private key in PEM format"), remedy)

@@ -141,7 +141,7 @@ impl Authority {
     }
 
     fn has_store(&self) -> bool {
-        [STORE, PASSWORD].iter().all(|entry| self.cert_secret.data.contains_key(*entry))
+        [STORE, PASSWORD].iter().all(|entry| self.cert_secret().data.contains_key(*entry))
     }
 
     fn droppable(&self, now: Timestamp, nodes: Nodes) -> Vec<String> {
@@ -151,17 +151,17 @@ impl Authority {
     }
 
     fn is_replacement_asked(&self) -> bool {
-        is_asked(&self.key_secret, FORCE_REPLACE)
+        is_asked(self.key_secret(), FORCE_REPLACE)
     }
 
     fn wanted_change(&self, current: &Certificate, now: Timestamp) -> Option<(Change, Cause)> {
         // One replacement at a time. One that takes so long that its own certificate ends is renewed, not replaced in
         // turn: that would never end.
-        let is_replacing = self.old_key.is_some() || !self.old.is_empty();
+        let is_replacing = self.is_replacing();
         if self.is_replacement_asked() && !is_replacing {
             return Some((Change::ReplaceKey, Cause::Asked(FORCE_REPLACE)));
         }
-        if is_asked(&self.cert_secret, FORCE_RENEW) {
+        if is_asked(self.cert_secret(), FORCE_RENEW) {
             return Some((Change::RenewCertificate, Cause::Asked(FORCE_RENEW)));
         }
         let is_due = now >= x509::renewal(current, self.settings.renewal_days);

@@ -146,7 +146,13 @@ pub(crate) struct SharedTemplate {
     pub(crate) service_account: Metadata,
     pub(crate) bootstrap_service: ServiceTemplate,
     pub(crate) brokers_service: ServiceTemplate,
+    pub(crate) budget: Metadata,
+    /// How many pods of a kind may be evicted at once.
+    pub(crate) max_unavailable: i32,
 }
+
+/// How many pods of a kind may be evicted at once, unless the user says otherwise.
+const MAX_UNAVAILABLE: i32 = 1;
 
 impl SharedTemplate {
     /// Reads the parts of the cluster's template that concern no pool. [`of_cluster`] reports what is wrong with
@@ -159,6 +165,10 @@ impl SharedTemplate {
             service_account: read.service_account.inheriting(&labels),
             bootstrap_service: read.bootstrap_service.inheriting(&labels),
             brokers_service: read.brokers_service.inheriting(&labels),
+            budget: read.budget.inheriting(&labels),
+            max_unavailable: template
+                .and_then(|template| template.pod_disruption_budget.as_ref()?.max_unavailable)
+                .unwrap_or(MAX_UNAVAILABLE),
         }
     }
 
@@ -171,6 +181,12 @@ impl SharedTemplate {
             service_account: resource(&at("serviceAccount"), template.service_account.as_ref(), problems),
             bootstrap_service: service("bootstrapService", &template.bootstrap_service, problems),
             brokers_service: service("brokersService", &template.brokers_service, problems),
+            budget: Metadata::read(
+                &at("podDisruptionBudget"),
+                template.pod_disruption_budget.as_ref().and_then(|budget| budget.metadata.as_ref()),
+                problems,
+            ),
+            max_unavailable: MAX_UNAVAILABLE,
         }
     }
 }

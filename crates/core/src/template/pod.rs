@@ -145,7 +145,7 @@ fn name_problem(field: String, name: &str, is_new: bool) -> Option<Problem> {
 /// Disks are called `data` or `data-0`, `data-1` and so on, however many the pool has now or will have.
 fn is_of_karst(name: &str) -> bool {
     let disk = name.strip_prefix("data-").is_some_and(|id| id.parse::<u32>().is_ok());
-    disk || ["karst", "tmp", "config", "data"].contains(&name)
+    disk || ["karst", "tmp", "config", "certificate", "trust", "data"].contains(&name)
 }
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn names_of_the_nodes_own_volumes_are_taken() {
-        for name in ["karst", "tmp", "config", "data", "data-0", "data-17"] {
+        for name in ["karst", "tmp", "config", "certificate", "trust", "data", "data-0", "data-17"] {
             let (_, problems) = read(json!({"volumes": [{"name": name, "emptyDir": {}}]}));
             assert_eq!(problems.len(), 1, "{problems:?}");
             let start = format!("spec.template.pod.volumes[0].name is '{name}', the name of a volume");

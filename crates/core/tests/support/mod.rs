@@ -8,16 +8,19 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
+use karst_certs::SecretWrite;
+use karst_core::certificates::{Issue, secret_object};
 use karst_core::digest::Digest;
 use karst_core::ids::{DirectoryId, Entropy, NodeId};
 use karst_core::membership::{Change, Voter};
 use karst_core::names::{ClusterKey, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
 use karst_core::objects::{Object, config_digest, service_digest};
-use karst_core::plan::{Fact, Plan, Protection, Removal, plan};
+use karst_core::plan::{Deed, Fact, Plan, Protection, Removal, plan};
 use karst_core::quorum::InitialControllers;
 use karst_core::world::{
-    Answer, Answers, ClaimView, ConfigMapView, Meta, PartitionView, Partitions, PodSetView, PodView,
-    QuorumView, Replica, ServiceAccountView, ServiceView, Settings, WantedPod, World,
+    Answer, Answers, ClaimView, ConfigMapView, LogDirView, Meta, PartitionView, Partitions, PlainView,
+    PodSetView, PodView, QuorumView, Registered, RegisteredBroker, Replica, SecretView, ServiceAccountView,
+    ServiceView, Settings, WantedPod, World,
 };
 use serde_json::Value;
 
@@ -51,9 +54,13 @@ pub(crate) fn world(yaml: &str) -> World {
         config_maps: BTreeMap::new(),
         services: BTreeMap::new(),
         service_accounts: BTreeMap::new(),
+        budgets: BTreeMap::new(),
+        policies: BTreeMap::new(),
         claims: BTreeMap::new(),
+        secrets: BTreeMap::new(),
         answers: Answers::default(),
-        trouble: None,
+        troubles: Vec::new(),
+        refused_growth: BTreeMap::new(),
         settings: Arc::new(Settings {
             operator_version: "0.1.0".into(),
             node_image: "docker.io/karst/operator:0.1.0".into(),
@@ -61,6 +68,8 @@ pub(crate) fn world(yaml: &str) -> World {
             image_pull_policy: None,
             image_pull_secrets: Vec::new(),
             cluster_domain: "cluster.local".into(),
+            network_policies: true,
+            operator_namespace_labels: BTreeMap::new(),
         }),
         now: Timestamp::from_second(1_700_000_000).unwrap(),
         entropy: Entropy([1; 32]),
@@ -99,10 +108,13 @@ fn fill(meta: &mut ObjectMeta, uid: &str) {
 /// Decides once, with the quorum as its initial controllers formed it where nobody says otherwise.
 pub(crate) fn decide(world: &World) -> Plan {
     let first = plan(world).expect("a plan");
-    if first.questions.quorum.is_empty() {
-        return first;
+    let mut answers = world.answers.clone();
+    if !first.questions.quorum.is_empty() {
+        answers.quorum = healthy_quorum(world);
     }
-    let answers = Answers { quorum: healthy_quorum(world), ..world.answers.clone() };
+    if first.questions.registered {
+        answers.registered = Kafka::default().registered(world);
+    }
     plan(&World { answers, ..world.clone() }).expect("a plan")
 }
 
@@ -125,12 +137,24 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
     for fact in &plan.facts {
         write_fact(world, fact);
     }
+    for issue in &plan.certificates {
+        issue_certificates(world, issue);
+    }
+    for ownership in &plan.ownerships {
+        let secret = Arc::make_mut(world.secrets.get_mut(&ownership.secret).expect("a secret"));
+        secret.meta.owners = ownership.owners.iter().map(|owner| owner.uid.clone()).collect();
+    }
     for object in plan.objects {
         write_object(world, object);
+    }
+    for growth in &plan.growths {
+        let claim = Arc::make_mut(world.claims.get_mut(&growth.claim).expect("a claim"));
+        claim.requested = Some(growth.size.clone());
     }
     for removal in &plan.removals {
         match removal {
             Removal::ConfigMap { name, .. } => drop(world.config_maps.remove(name)),
+            Removal::Secret { name, .. } => drop(world.secrets.remove(name)),
             Removal::Claim { name, .. } => drop(world.claims.remove(name)),
             Removal::PodSet { name, .. } => drop(world.pod_sets.remove(name)),
         }
@@ -150,6 +174,10 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
         let set = Arc::make_mut(world.pod_sets.get_mut(&mark.pod_set).expect("a pod set"));
         set.meta.annotations.remove(&key);
     }
+    for annotation in &plan.forgotten {
+        let kafka = Arc::make_mut(&mut world.kafka);
+        kafka.metadata.annotations.as_mut().and_then(|all| all.remove(*annotation));
+    }
     for (pool, protection) in &plan.protections {
         protect(world, pool, *protection);
     }
@@ -161,6 +189,25 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
     if let Some(patch) = &plan.status {
         patch_kafka(world, &patch["status"]);
     }
+}
+
+/// Makes what is asked for and writes it, each Secret on condition that it is still the one that was seen.
+pub(crate) fn issue_certificates(world: &mut World, issue: &Issue) {
+    for write in issue.make(world.now).expect("a certificate") {
+        write_secret(world, issue.pool(), write);
+    }
+}
+
+pub(crate) fn write_secret(world: &mut World, pool: Option<&str>, write: SecretWrite) {
+    let object = secret_object(world, pool, write);
+    let name = object.metadata.name.clone().unwrap();
+    let seen = world.secrets.get(&name).map(|secret| secret.meta.resource_version.clone());
+    assert_eq!(object.metadata.resource_version, seen, "a Secret is replaced only as it was seen");
+    let data = object.data.unwrap().into_iter().map(|(key, bytes)| (key, bytes.0)).collect();
+    let mut meta = meta(&object.metadata);
+    let version = seen.map_or(0, |seen| seen.parse::<u64>().unwrap()) + 1;
+    meta.resource_version = version.to_string();
+    world.secrets.insert(name, Arc::new(SecretView::new(meta, data)));
 }
 
 /// Adds or removes the finalizer. A deleted pool without one is gone.
@@ -181,7 +228,7 @@ pub(crate) fn write_fact(world: &mut World, fact: &Fact) {
         Fact::PoolNodes { pool, status } | Fact::PoolCluster { pool, status } => {
             patch_pool(world, pool, status);
         }
-        Fact::Identity { status, .. } => patch_kafka(world, status),
+        Fact::Identity { status, .. } | Fact::Registered { status } => patch_kafka(world, status),
     }
 }
 
@@ -237,8 +284,27 @@ fn write_object(world: &mut World, object: Object) {
             let storage_format = map.data.unwrap().get("storage.format").cloned();
             world.config_maps.insert(name, Arc::new(ConfigMapView { meta, digest, storage_format }));
         }
-        Object::Claim(_) => {
-            world.claims.insert(name, Arc::new(ClaimView { meta }));
+        Object::Budget(budget) => {
+            let digest = Digest::of(&budget.spec).ok();
+            world.budgets.insert(name, Arc::new(PlainView { meta, digest }));
+        }
+        Object::Policy(policy) => {
+            let digest = Digest::of(&policy.spec).ok();
+            world.policies.insert(name, Arc::new(PlainView { meta, digest }));
+        }
+        Object::Claim(claim) => {
+            // Of a claim that exists only the metadata is written.
+            let seen = world.claims.get(&name).map(|seen| ClaimView::clone(seen));
+            let spec = claim.spec.unwrap();
+            let size = spec.resources.unwrap().requests.unwrap()["storage"].0.clone();
+            let new = ClaimView {
+                requested: Some(size),
+                class: spec.storage_class_name,
+                selector: spec.selector.and_then(|selector| selector.match_labels),
+                bound: true,
+                ..ClaimView::default()
+            };
+            world.claims.insert(name, Arc::new(ClaimView { meta, ..seen.unwrap_or(new) }));
         }
         Object::PodSet(set) => {
             let digest = Digest::of(&set.spec).ok();
@@ -281,7 +347,7 @@ pub(crate) fn healthy_quorum(world: &World) -> Answer<QuorumView> {
 /// What Kafka answers when these controllers are its voters.
 pub(crate) fn voters(world: &World, initial: &InitialControllers) -> Answer<QuorumView> {
     let voters = initial.iter().map(|one| Voter { node: one.node, directory: one.directory }).collect();
-    Kafka { voters, disks: BTreeMap::new() }.quorum(world)
+    Kafka { voters, ..Kafka::default() }.quorum(world)
 }
 
 /// A Kafka that does what it is told.
@@ -290,6 +356,29 @@ pub(crate) struct Kafka {
     pub(crate) voters: Vec<Voter>,
     /// Disks of nodes that are not the ones their nodes started with.
     pub(crate) disks: BTreeMap<NodeId, DirectoryId>,
+    pub(crate) is_static: bool,
+    /// Brokers that registered once and were not unregistered.
+    pub(crate) registered: BTreeSet<NodeId>,
+    /// The level of its metadata version.
+    pub(crate) level: i16,
+    /// Does it tell of brokers that do not serve?
+    pub(crate) fenced_known: bool,
+    /// Directories of brokers in which there is something.
+    pub(crate) log_dirs: BTreeMap<NodeId, Vec<LogDirView>>,
+}
+
+impl Default for Kafka {
+    fn default() -> Self {
+        Self {
+            voters: Vec::new(),
+            disks: BTreeMap::new(),
+            is_static: false,
+            registered: BTreeSet::new(),
+            level: 27,
+            fenced_known: true,
+            log_dirs: BTreeMap::new(),
+        }
+    }
 }
 
 impl Kafka {
@@ -299,7 +388,7 @@ impl Kafka {
         let initial = text.map(|text| InitialControllers::parse(&text).unwrap());
         let voters = initial.iter().flat_map(InitialControllers::iter);
         let voters = voters.map(|one| Voter { node: one.node, directory: one.directory }).collect();
-        Self { voters, disks: BTreeMap::new() }
+        Self { voters, ..Self::default() }
     }
 
     fn disk(&self, node: NodeId) -> DirectoryId {
@@ -321,7 +410,7 @@ impl Kafka {
         };
         let replica = |voter: &Voter| Replica {
             node: voter.node,
-            directory: Some(voter.directory),
+            directory: (!self.is_static).then_some(voter.directory),
             takes_part: is_up(voter),
             behind: is_up(voter).then_some(Duration::ZERO),
         };
@@ -329,18 +418,44 @@ impl Kafka {
         Answer::Known(QuorumView {
             leader: leader.node,
             epoch: 1,
+            stable_for: Duration::from_secs(60),
             voters: self.voters.iter().map(replica).collect(),
             observers: others.filter(|one| !self.voters.contains(one)).map(|one| replica(&one)).collect(),
-            is_dynamic: true,
+            is_dynamic: !self.is_static,
             is_committed: true,
-            metadata_level: Some(27),
+            metadata_level: Some(self.level),
+            features: [("kraft.version".into(), 1)].into(),
         })
+    }
+
+    /// Which brokers are registered, with all that run now.
+    pub(crate) fn registered(&mut self, world: &World) -> Answer<Registered> {
+        let running = world.pods.iter().filter(|(_, pod)| pod.is_serving() && pod.runs_broker());
+        let running: BTreeSet<NodeId> =
+            running.filter_map(|(name, _)| karst_core::names::node_of_pod(name)).collect();
+        self.registered.extend(&running);
+        let brokers = self
+            .registered
+            .iter()
+            .map(|node| RegisteredBroker { node: *node, fenced: !running.contains(node) });
+        let brokers = brokers.filter(|broker| self.fenced_known || !broker.fenced).collect();
+        Answer::Known(Registered { brokers, fenced_known: self.fenced_known })
+    }
+
+    /// Does what it is asked to do.
+    pub(crate) fn do_it(&mut self, deed: &Deed) {
+        match deed {
+            Deed::Change(change) => self.change(change),
+            Deed::Unregister(node) => drop(self.registered.remove(node)),
+            Deed::Metadata(change) => self.level = change.level,
+        }
     }
 
     fn change(&mut self, change: &Change) {
         match change {
             Change::Join { voter, .. } => self.voters.push(*voter),
             Change::Leave { voter, .. } => self.voters.retain(|one| one != voter),
+            Change::MakeDynamic => self.is_static = false,
         }
     }
 }
@@ -382,10 +497,17 @@ pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[Partition
         if !plan.questions.quorum.is_empty() {
             world.answers.quorum = kafka.quorum(world);
         }
+        if plan.questions.registered {
+            world.answers.registered = kafka.registered(world);
+        }
         let of = &plan.questions.partitions_of;
         if !of.is_empty() {
             let found = partitions.iter().filter(|partition| !partition.replicas.is_disjoint(of)).cloned();
             world.answers.partitions = Answer::Known(Partitions { of: of.clone(), found: found.collect() });
+        }
+        for node in &plan.questions.log_dirs_of {
+            let dirs = kafka.log_dirs.get(node).cloned().unwrap_or_default();
+            world.answers.log_dirs.insert(*node, Answer::Known(dirs));
         }
         return true;
     }
@@ -393,8 +515,13 @@ pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[Partition
     if is_quiet(&plan) {
         return false;
     }
-    if let Some(change) = &plan.change {
-        kafka.change(change);
+    for deed in &plan.deeds {
+        kafka.do_it(deed);
+        if let Deed::Unregister(node) = deed
+            && let Some(status) = karst_core::registration::without(world, *node)
+        {
+            patch_kafka(world, &status);
+        }
     }
     carry_out(world, plan);
     run_pods(world, true);
@@ -404,7 +531,10 @@ pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[Partition
 /// Does a plan do nothing at all?
 pub(crate) fn is_quiet(plan: &Plan) -> bool {
     plan.facts.is_empty()
+        && plan.certificates.is_empty()
+        && plan.ownerships.is_empty()
         && plan.objects.is_empty()
+        && plan.growths.is_empty()
         && plan.status.is_none()
         && plan.pool_statuses.is_empty()
         && plan.removals.is_empty()
@@ -412,7 +542,8 @@ pub(crate) fn is_quiet(plan: &Plan) -> bool {
         && plan.questions.is_empty()
         && plan.restarts.is_empty()
         && plan.marks.is_empty()
-        && plan.change.is_none()
+        && plan.deeds.is_empty()
+        && plan.forgotten.is_empty()
 }
 
 /// A cluster made from the example, at rest.

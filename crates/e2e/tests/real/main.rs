@@ -9,4 +9,7 @@ mod order;
 mod other_operator;
 mod pools;
 mod quickstart;
+mod quorum;
 mod refusals;
+mod rolling;
+mod storage;

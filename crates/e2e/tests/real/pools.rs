@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use karst_api::{KafkaNodePool, StrimziPodSet};
 use karst_e2e::cluster::{ACTING, Cluster, STARTING, warnings};
@@ -10,7 +11,7 @@ use karst_e2e::kafka_tools::{ConsoleTools, Kcat};
 use karst_e2e::manifests::{claims, kafka, pool};
 use karst_e2e::story::{Scene, story};
 use karst_e2e::{kubectl, wait};
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +22,7 @@ const HEAVY: &str = "heavy";
 
 #[tokio::test]
 async fn brokers_come_and_go_under_load_and_nothing_acknowledged_is_lost() -> Result<()> {
-    story("pools", Duration::from_secs(420), async |scene| {
+    story("pools", Duration::from_secs(480), async |scene| {
         let cluster = create(scene).await?;
         let bootstrap = cluster.bootstrap().await?;
         let tools = ConsoleTools::new(scene, "live-brokers-0", &bootstrap);
@@ -45,9 +46,9 @@ async fn brokers_come_and_go_under_load_and_nothing_acknowledged_is_lost() -> Re
     .await
 }
 
-/// One controller and two brokers, with two copies of everything.
+/// One controller and three brokers, with two copies of everything.
 async fn create(scene: &Scene) -> Result<Cluster<'_>> {
-    let mut brokers = pool("live", "brokers", &["broker"], 2);
+    let mut brokers = pool("live", "brokers", &["broker"], 3);
     brokers["spec"]["storage"] = claims(true);
     let mut controllers = pool("live", "controllers", &["controller"], 1);
     controllers["spec"]["storage"] = claims(true);
@@ -63,35 +64,71 @@ async fn create(scene: &Scene) -> Result<Cluster<'_>> {
 
 async fn shape(cluster: &Cluster<'_>, tools: &ConsoleTools<'_>) -> Result<()> {
     let scene = cluster.scene;
-    scene.step("scaling the brokers from two to three with kubectl scale");
-    scale(scene, "brokers", 3).await?;
-    until_ids(scene, "brokers", &[0, 1, 3]).await?;
-    cluster.until_pods_ready(4).await?;
+    scene.step("scaling the brokers from three to five with a HorizontalPodAutoscaler");
+    let scaler = scaler("brokers", 5)?;
+    let scalers = scene.api::<HorizontalPodAutoscaler>();
+    scalers.create(&PostParams::default(), &scaler).await?;
+    until_ids(scene, "brokers", &[0, 1, 2, 4, 5]).await?;
+    cluster.until_pods_ready(6).await?;
+    scalers.delete("brokers", &DeleteParams::default()).await?;
 
-    scene.step("scaling them back while a partition lives on the third");
-    tools.create_topic_on(HEAVY, "3:0").await?;
-    scale(scene, "brokers", 2).await?;
-    until_warned(scene, "brokers", &["node 3", "heavy-0"]).await?;
-    ensure!(scene.api::<Pod>().get_opt("live-brokers-3").await?.is_some(), "it went with its partition");
+    scene.step("scaling them back to three with kubectl scale while a partition lives on the fifth");
+    tools.create_topic_on(HEAVY, "5:0").await?;
+    scale(scene, "brokers", 3).await?;
+    until_warned(scene, "brokers", &["node 5", "heavy-0"]).await?;
+    until_gone::<Pod>(scene, "live-brokers-4").await?;
+    ensure!(scene.api::<Pod>().get_opt("live-brokers-5").await?.is_some(), "it went with its partition");
 
     scene.step("moving the partition, after which the node goes by itself");
     tools.reassign(HEAVY, &[1, 0]).await?;
-    until_gone::<Pod>(scene, "live-brokers-3").await?;
-    until_gone::<ConfigMap>(scene, "live-brokers-3").await?;
-    until_gone::<PersistentVolumeClaim>(scene, "data-live-brokers-3").await?;
-    until_ids(scene, "brokers", &[0, 1]).await?;
+    until_gone::<Pod>(scene, "live-brokers-5").await?;
+    until_gone::<ConfigMap>(scene, "live-brokers-5").await?;
+    until_gone::<PersistentVolumeClaim>(scene, "data-live-brokers-5").await?;
+    until_ids(scene, "brokers", &[0, 1, 2]).await?;
 
-    scene.step("adding a pool with ids of its own, and deleting it");
-    let mut more = pool("live", "more", &["broker"], 1);
-    more["metadata"]["annotations"] = json!({ "strimzi.io/next-node-ids": "[100-110]" });
-    cluster.create_pools(&[more]).await?;
-    until_ids(scene, "more", &[100]).await?;
-    cluster.until_pods_ready(4).await?;
-    scene.api::<KafkaNodePool>().delete("more", &DeleteParams::default()).await?;
-    until_gone::<KafkaNodePool>(scene, "more").await?;
-    until_gone::<StrimziPodSet>(scene, "live-more").await?;
-    until_gone::<Pod>(scene, "live-more-100").await?;
-    cluster.until_ready().await.map(drop)
+    scene.step("adding a pool with ids, storage and resources of its own");
+    let mut second = pool("live", "second", &["broker"], 2);
+    second["metadata"]["annotations"] = json!({ "strimzi.io/next-node-ids": "[100-110]" });
+    second["spec"]["resources"]["requests"]["memory"] = json!("600Mi");
+    second["spec"]["storage"] = json!({ "type": "jbod", "volumes": [
+        { "id": 0, "type": "persistent-claim", "size": "1Gi", "deleteClaim": true },
+        { "id": 1, "type": "persistent-claim", "size": "1Gi", "deleteClaim": true },
+    ]});
+    cluster.create_pools(&[second]).await?;
+    until_ids(scene, "second", &[100, 101]).await?;
+    cluster.until_pods_ready(6).await?;
+
+    scene.step("deleting the first pool, which waits until it is drained");
+    scene.api::<KafkaNodePool>().delete("brokers", &DeleteParams::default()).await?;
+    until_warned(scene, "brokers", &["node 0", "busy-0"]).await?;
+    let tools = ConsoleTools::new(scene, "live-second-100", tools.bootstrap());
+    tools.reassign(BUSY, &[100, 101]).await?;
+    tools.reassign(HEAVY, &[101, 100]).await?;
+    until_gone::<KafkaNodePool>(scene, "brokers").await?;
+    until_gone::<StrimziPodSet>(scene, "live-brokers").await?;
+    cluster.until_pods_ready(3).await?;
+    cluster.until_ready().await?;
+    let table = kubectl::run(&["get", "kafkanodepools", "--namespace", &scene.namespace]).await?;
+    ensure!(
+        table.contains("[100,101]") && table.contains("broker"),
+        "the table does not tell ids and roles:\n{table}"
+    );
+    scene.step("looking for registrations of brokers that are gone");
+    let known = tools.brokers().await?;
+    ensure!(known == [100, 101], "registered are {known:?}");
+    Ok(())
+}
+
+/// One that wants at least this many nodes, whatever their load is.
+fn scaler(pool: &str, least: u32) -> Result<HorizontalPodAutoscaler> {
+    Ok(serde_json::from_value(json!({
+        "metadata": { "name": pool },
+        "spec": {
+            "minReplicas": least,
+            "maxReplicas": least,
+            "scaleTargetRef": { "apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaNodePool", "name": pool },
+        },
+    }))?)
 }
 
 /// Writes one record after the other until told to stop. Returns those that were acknowledged.

@@ -1,12 +1,12 @@
 {{/*
 What the operator may do in the namespaces it looks after: no wildcards, no Secrets, nothing it does not do today.
-Server-side apply needs "create" beside "patch". Pools are patched only for the finalizer that lets their nodes leave in
+Server-side apply needs "create" beside "patch". A Kafka resource is patched only to take off an annotation that has done its work. Pools are patched only for the finalizer that lets their nodes leave in
 order. Pods, ConfigMaps and claims are deleted with the node they belong to, a pod set with its pool.
 */}}
 {{- define "karst.rules" -}}
 - apiGroups: ["kafka.strimzi.io"]
   resources: ["kafkas"]
-  verbs: ["get", "list", "watch"]
+  verbs: ["get", "list", "watch", "patch"]
 - apiGroups: ["kafka.strimzi.io"]
   resources: ["kafkanodepools"]
   verbs: ["get", "list", "watch", "patch"]
@@ -26,7 +26,16 @@ order. Pods, ConfigMaps and claims are deleted with the node they belong to, a p
   resources: ["configmaps", "persistentvolumeclaims"]
   verbs: ["get", "list", "watch", "create", "patch", "delete"]
 - apiGroups: [""]
+  resources: ["secrets"]
+  verbs: ["get", "list", "watch", "create", "update", "patch", "delete"]
+- apiGroups: [""]
   resources: ["services", "serviceaccounts"]
+  verbs: ["get", "list", "watch", "create", "patch"]
+- apiGroups: ["policy"]
+  resources: ["poddisruptionbudgets"]
+  verbs: ["get", "list", "watch", "create", "patch"]
+- apiGroups: ["networking.k8s.io"]
+  resources: ["networkpolicies"]
   verbs: ["get", "list", "watch", "create", "patch"]
 - apiGroups: ["events.k8s.io"]
   resources: ["events"]

@@ -1,0 +1,300 @@
+//! Certificates: what the two authorities of a cluster need, which certificates its nodes and the operator are to have,
+//! and what all of them trust.
+//!
+//! This is decided in every pass, whatever else is wrong with the cluster: a certificate ends on its day, ready or not. The
+//! rules of a single authority and of a single certificate are those of [`karst_certs`]; here they meet the cluster. Nothing
+//! here makes a key: a plan asks for it, and [`Issue::make`] is called by whoever carries the plan out.
+
+mod issue;
+mod pods;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use karst_api as api;
+use karst_certs::authority::{Change, Until};
+use karst_certs::{Authority, Decision, Issuer, Kind, Nodes, Refusal, Request, Settings, Windows, trust};
+
+use self::issue::Layout;
+pub use self::issue::{Issue, Ownership, secret_object};
+pub use self::pods::Stale;
+pub(crate) use self::pods::{annotations, has_ended, stale};
+use crate::names::{
+    CA_CERT_GENERATION_ANNOTATION, CLIENTS_CA_CERT_GENERATION_ANNOTATION, CLIENTS_TRUST, CLUSTER_TRUST,
+    ClusterKey, POD_NAME_LABEL, POOL_LABEL, operator_secret, trust_secret,
+};
+use crate::notice::Notice;
+use crate::world::{OperatorIdentity, SecretContent, SecretView, World};
+
+const KINDS: [Kind; 2] = [Kind::Cluster, Kind::Clients];
+/// Who the operator is, to nodes.
+const OPERATOR: &str = "cluster-operator";
+
+/// A node that is to have a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Bearer {
+    pub(crate) pod: String,
+    pub(crate) pool: String,
+}
+
+/// What came of looking at the certificates.
+#[derive(Debug, Default)]
+pub(crate) struct Certificates {
+    /// What is to be made.
+    pub(crate) issues: Vec<Issue>,
+    /// Secrets that go with the wrong resource.
+    pub(crate) ownerships: Vec<Ownership>,
+    /// What people should know.
+    pub(crate) notices: Vec<Notice>,
+    /// Why no node can get a certificate.
+    pub(crate) refusal: Option<Refusal>,
+}
+
+/// Decides what is to be made now. Nodes that have a certificate already keep it fresh even if they are not listed.
+pub(crate) fn next(world: &World, bearers: &[Bearer]) -> Certificates {
+    let windows = windows(&world.kafka);
+    let mut found = Certificates { ownerships: issue::ownerships(world), ..Certificates::default() };
+    let problems = windows.problems.iter();
+    found.notices.extend(problems.map(|problem| Notice::Window { why: problem.to_string() }));
+    let mut trusted = BTreeMap::new();
+    for kind in KINDS {
+        let authority = match authority(world, kind) {
+            Ok(authority) => authority,
+            Err(refusal) => {
+                found.refuse(kind, refusal);
+                continue;
+            }
+        };
+        let nodes = nodes(world, kind, &authority);
+        let decision = authority.decide(world.now, windows.opening(world.now), nodes);
+        found.notices.extend(warning(world, kind, &authority, &decision));
+        if !matches!(decision, Decision::Keep | Decision::Postpone { .. }) {
+            found.issues.push(Issue::Authority { authority, decision });
+            continue;
+        }
+        if kind == Kind::Cluster {
+            match authority.issuer(world.now, nodes) {
+                Ok(issuer) => {
+                    found.issues.extend(leaves(world, bearers, issuer, authority.cert_generation()));
+                }
+                Err(refusal) => found.refuse(kind, refusal),
+            }
+        }
+        let bundle = trust::bundle(authority.trusted(world.now));
+        trusted.insert(kind.to_string(), (bundle, authority.cert_generation()));
+    }
+    found.issues.extend(trust_bundle(world, &trusted));
+    found
+}
+
+impl Certificates {
+    /// Without the clients' authority a cluster runs all the same.
+    fn refuse(&mut self, kind: Kind, refusal: Refusal) {
+        match kind {
+            Kind::Cluster => self.refusal = Some(refusal),
+            Kind::Clients => self.notices.push(Notice::AuthorityUnusable { why: refusal.to_string() }),
+        }
+    }
+}
+
+fn spec(kafka: &api::Kafka, kind: Kind) -> Option<&api::CertificateAuthority> {
+    match kind {
+        Kind::Cluster => kafka.spec.cluster_ca.as_ref(),
+        Kind::Clients => kafka.spec.clients_ca.as_ref(),
+    }
+}
+
+fn settings(kafka: &api::Kafka, kind: Kind) -> Settings {
+    let default = Settings::default();
+    let Some(spec) = spec(kafka, kind) else { return default };
+    let days = |wanted: Option<i32>, default: u32| {
+        wanted.and_then(|days| u32::try_from(days).ok()).filter(|days| *days > 0).unwrap_or(default)
+    };
+    Settings {
+        generate: spec.generate_certificate_authority.unwrap_or(true),
+        validity_days: days(spec.validity_days, default.validity_days),
+        renewal_days: days(spec.renewal_days, default.renewal_days),
+        on_expiry: match spec.certificate_expiration_policy {
+            Some(api::CertificateExpirationPolicy::ReplaceKey) => Change::ReplaceKey,
+            _ => Change::RenewCertificate,
+        },
+        algorithm: default.algorithm,
+    }
+}
+
+fn windows(kafka: &api::Kafka) -> Windows {
+    Windows::parse(kafka.spec.maintenance_time_windows.as_deref().unwrap_or_default())
+}
+
+fn authority(world: &World, kind: Kind) -> Result<Authority, Refusal> {
+    let cluster = &world.key.name;
+    let material = |name: String| world.secrets.get(&name).and_then(|secret| secret.material());
+    let (cert, key) = (material(kind.cert_secret(cluster)), material(kind.key_secret(cluster)));
+    let read = Authority::from_material(kind, cluster, &settings(&world.kafka, kind), cert, key);
+    read.map_err(|refusal| with_labels(refusal, cluster))
+}
+
+/// A Secret without the labels is as good as none, and looks like one that is there.
+fn with_labels(mut refusal: Refusal, cluster: &str) -> Refusal {
+    if refusal.problem.starts_with("does not exist") {
+        refusal.remedy = format!(
+            "{}, and the labels strimzi.io/kind: Kafka and strimzi.io/cluster: {cluster}",
+            refusal.remedy
+        );
+    }
+    refusal
+}
+
+/// What the running nodes loaded when they started. Nobody can tell which users present what, so nothing of the clients'
+/// authority is dropped before it ends.
+fn nodes(world: &World, kind: Kind, authority: &Authority) -> Nodes {
+    match kind {
+        Kind::Cluster => pods::nodes(world, authority.cert_generation(), authority.key_generation()),
+        Kind::Clients => Nodes { all_trust_newest: true, all_present_newest: false },
+    }
+}
+
+/// That an authority ends and Karst may not do anything about it, or finds no time to.
+fn warning(world: &World, kind: Kind, authority: &Authority, decision: &Decision) -> Option<Notice> {
+    let secret = kind.cert_secret(&world.key.name);
+    let what = match decision {
+        Decision::Postpone { until: Until::NoWindow, .. } => decision.to_string(),
+        Decision::Keep if authority.is_due(world.now) => format!(
+            "its certificate ends at {}, and Karst does not renew what it did not make; put a renewed certificate there and raise the annotation strimzi.io/ca-cert-generation",
+            authority.certificate()?.not_after
+        ),
+        _ => return None,
+    };
+    Some(Notice::CertificateEnds { secret, what })
+}
+
+/// The certificates that the cluster's authority is to sign now.
+fn leaves(world: &World, bearers: &[Bearer], issuer: Issuer, cert_generation: u64) -> Vec<Issue> {
+    let settings = settings(&world.kafka, Kind::Cluster);
+    let issuer = Arc::new(issuer);
+    let operator = Request {
+        validity_days: settings.validity_days,
+        renewal_days: settings.renewal_days,
+        ..Request::client(OPERATOR)
+    };
+    let known = world.secrets.values().filter_map(|secret| bearer(secret));
+    let known = known.filter(|known| !bearers.contains(known) && world.pods.contains_key(&known.pod));
+    let of_nodes = bearers.iter().cloned().chain(known).map(|bearer| {
+        let request = node_request(&world.key, &bearer.pod, &world.settings.cluster_domain, &operator);
+        (bearer.pod.clone(), request, Layout::Node { pool: bearer.pool })
+    });
+    let of_operator = (operator_secret(&world.key.name), operator.clone(), Layout::Operator);
+    std::iter::once(of_operator)
+        .chain(of_nodes)
+        .filter_map(|(secret, request, layout)| {
+            let stored = world.secrets.get(&secret).map(|secret| secret.stored());
+            let reason = match stored {
+                None => karst_certs::Reason::Missing,
+                Some(None) => karst_certs::Reason::Unreadable,
+                Some(Some(stored)) => stored.why_reissue(&request, &issuer, world.now)?,
+            };
+            let issuer = Arc::clone(&issuer);
+            Some(Issue::Leaf { secret, layout, request, issuer, cert_generation, reason })
+        })
+        .collect()
+}
+
+/// The node whose Secret this is.
+fn bearer(secret: &SecretView) -> Option<Bearer> {
+    let label = |key: &str| secret.meta.labels.get(key).cloned();
+    let is_node = matches!(secret.content, SecretContent::Node(_)) && !secret.meta.deleting;
+    is_node.then(|| Some(Bearer { pod: label(POD_NAME_LABEL)?, pool: label(POOL_LABEL)? })).flatten()
+}
+
+/// A node is known by its own name and by those of the services that lead to it.
+fn node_request(key: &ClusterKey, pod: &str, domain: &str, like: &Request) -> Request {
+    let namespace = &key.namespace;
+    let services = [key.bootstrap_service(), key.headless_service()];
+    let names = services.iter().flat_map(|service| {
+        [
+            service.clone(),
+            format!("{service}.{namespace}"),
+            format!("{service}.{namespace}.svc"),
+            format!("{service}.{namespace}.svc.{domain}"),
+        ]
+    });
+    let own = [format!("{pod}.{}.{namespace}.svc", key.headless_service()), key.pod_host(pod, domain)];
+    Request {
+        common_name: format!("{}-kafka", key.name),
+        dns_names: names.chain(own).collect(),
+        ..like.clone()
+    }
+}
+
+/// The files that nodes trust, when they are not what they should be. Of an authority that cannot be read now the file
+/// stays as it is.
+fn trust_bundle(world: &World, trusted: &BTreeMap<String, (String, u64)>) -> Option<Issue> {
+    let name = trust_secret(&world.key.name);
+    let seen = world.secrets.get(&name);
+    let mut files = seen.and_then(|secret| secret.trust()).cloned().unwrap_or_default();
+    let mut annotations = seen.map(|secret| secret.meta.annotations.clone()).unwrap_or_default();
+    let before = (files.clone(), annotations.clone());
+    for (kind, file, annotation) in [
+        (Kind::Cluster, CLUSTER_TRUST, CA_CERT_GENERATION_ANNOTATION),
+        (Kind::Clients, CLIENTS_TRUST, CLIENTS_CA_CERT_GENERATION_ANNOTATION),
+    ] {
+        if let Some((bundle, generation)) = trusted.get(&kind.to_string()) {
+            files.insert(file.to_owned(), bundle.clone().into_bytes());
+            annotations.insert(annotation.to_owned(), generation.to_string());
+        }
+    }
+    let is_useful = files.contains_key(CLUSTER_TRUST);
+    (is_useful && before != (files.clone(), annotations.clone())).then_some(Issue::Trust {
+        secret: name,
+        files,
+        annotations,
+    })
+}
+
+/// Has a node all the Secrets that its pod mounts?
+pub(crate) fn has_secrets(world: &World, pod: &str) -> bool {
+    let trusts = world.secrets.get(&trust_secret(&world.key.name)).and_then(|secret| secret.trust());
+    let is_known = world.secrets.get(pod).is_some_and(|secret| secret.stored().is_some());
+    is_known && trusts.is_some_and(|files| files.contains_key(CLUSTER_TRUST))
+}
+
+/// When the certificates in these Secrets end, by what they are for: of several the first.
+pub fn ends<'a>(
+    key: &ClusterKey,
+    secrets: impl Iterator<Item = &'a SecretView>,
+) -> BTreeMap<String, Timestamp> {
+    let mut ends = BTreeMap::new();
+    for secret in secrets {
+        let authority = KINDS.into_iter().find(|kind| secret.meta.name == kind.cert_secret(&key.name));
+        let found = match (&secret.content, authority) {
+            (SecretContent::Authority(material), Some(kind)) => {
+                let newest = material.certificates("ca.crt").and_then(<[_]>::first);
+                newest.map(|newest| (kind.to_string(), newest.not_after))
+            }
+            (SecretContent::Node(Some(stored)), _) => {
+                Some(("node".to_owned(), stored.certificate().not_after))
+            }
+            (SecretContent::Operator(Some(identity)), _) => {
+                Some((OPERATOR.to_owned(), identity.stored.certificate().not_after))
+            }
+            _ => None,
+        };
+        if let Some((kind, end)) = found {
+            let first = ends.entry(kind).or_insert(end);
+            *first = end.min(*first);
+        }
+    }
+    ends
+}
+
+/// How the operator talks to the nodes: whom it trusts, in PEM, and who it says it is.
+pub fn operator_side(world: &World) -> Option<(String, &OperatorIdentity)> {
+    let SecretContent::Operator(Some(identity)) =
+        &world.secrets.get(&operator_secret(&world.key.name))?.content
+    else {
+        return None;
+    };
+    let authority = authority(world, Kind::Cluster).ok()?;
+    Some((trust::bundle(authority.trusted(world.now)), identity))
+}

@@ -1,0 +1,105 @@
+//! What keeps others away from the pods: budgets for those who evict, policies for those who connect.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::networking::v1::{
+    NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec,
+};
+use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use karst_api as api;
+
+use crate::cluster::{Cluster, Node};
+use crate::config::REPLICATION_PORT;
+use crate::names::{CLUSTER_LABEL, CONTROLLER_ROLE_LABEL};
+use crate::objects::{Object, shared_meta};
+use crate::quorum::CONTROLLER_PORT;
+use crate::template::SharedTemplate;
+use crate::world::Settings;
+
+/// The label by which the operator's own pods are known.
+const OPERATOR_KIND: (&str, &str) = ("strimzi.io/kind", "cluster-operator");
+
+/// One budget for the nodes that vote and one for those that only serve: no pod is in both, and neither kind uses up what the
+/// other may lose.
+pub(crate) fn budgets(cluster: &Cluster, kafka: &api::Kafka, template: &SharedTemplate) -> Vec<Object> {
+    let votes = |node: &Node<'_>| node.pool.roles.has_controller();
+    let (voters, others): (Vec<_>, Vec<_>) = cluster.nodes().partition(votes);
+    let groups = [
+        (cluster.key.controllers_budget(), "true", voters.len()),
+        (cluster.key.brokers_budget(), "false", others.len()),
+    ];
+    let one = |(name, votes, nodes): (String, &str, usize)| {
+        let mut selector = cluster.key.selector();
+        selector.insert(CONTROLLER_ROLE_LABEL.to_owned(), votes.to_owned());
+        let least = i32::try_from(nodes).unwrap_or(i32::MAX).saturating_sub(template.max_unavailable).max(0);
+        let mut metadata = shared_meta(cluster, kafka, name);
+        template.budget.add_marked_to(&mut metadata);
+        Object::Budget(PodDisruptionBudget {
+            metadata,
+            spec: Some(PodDisruptionBudgetSpec {
+                min_available: Some(IntOrString::Int(least)),
+                selector: Some(matching(selector)),
+                ..PodDisruptionBudgetSpec::default()
+            }),
+            ..PodDisruptionBudget::default()
+        })
+    };
+    groups.into_iter().filter(|(_, _, nodes)| *nodes > 0).map(one).collect()
+}
+
+fn matching(labels: BTreeMap<String, String>) -> LabelSelector {
+    LabelSelector { match_labels: Some(labels), ..LabelSelector::default() }
+}
+
+/// Who may connect: nodes and the operator to what is internal, anybody (or whom the user names) to the listeners of clients.
+pub(crate) fn policy(cluster: &Cluster, kafka: &api::Kafka, settings: &Settings) -> Option<Object> {
+    if !settings.network_policies {
+        return None;
+    }
+    let nodes = NetworkPolicyPeer {
+        pod_selector: Some(matching(cluster.key.selector())),
+        ..NetworkPolicyPeer::default()
+    };
+    let of_cluster = NetworkPolicyPeer {
+        pod_selector: Some(matching([(CLUSTER_LABEL.to_owned(), cluster.key.name.clone())].into())),
+        ..NetworkPolicyPeer::default()
+    };
+    let operator = operator(settings);
+    let mut rules = vec![
+        rule(CONTROLLER_PORT, Some(vec![nodes, operator.clone()])),
+        rule(REPLICATION_PORT, Some(vec![of_cluster, operator])),
+    ];
+    rules.extend(cluster.listeners.iter().map(|listener| rule(listener.port, listener.peers.clone())));
+    Some(Object::Policy(NetworkPolicy {
+        metadata: shared_meta(cluster, kafka, cluster.key.network_policy()),
+        spec: Some(NetworkPolicySpec {
+            pod_selector: Some(matching(cluster.key.selector())),
+            ingress: Some(rules),
+            policy_types: Some(vec!["Ingress".to_owned()]),
+            ..NetworkPolicySpec::default()
+        }),
+    }))
+}
+
+fn rule(port: u16, from: Option<Vec<NetworkPolicyPeer>>) -> NetworkPolicyIngressRule {
+    NetworkPolicyIngressRule {
+        from,
+        ports: Some(vec![NetworkPolicyPort {
+            port: Some(IntOrString::Int(i32::from(port))),
+            protocol: Some("TCP".to_owned()),
+            ..NetworkPolicyPort::default()
+        }]),
+    }
+}
+
+fn operator(settings: &Settings) -> NetworkPolicyPeer {
+    let labels = &settings.operator_namespace_labels;
+    let namespaces = if labels.is_empty() { LabelSelector::default() } else { matching(labels.clone()) };
+    NetworkPolicyPeer {
+        pod_selector: Some(matching([(OPERATOR_KIND.0.to_owned(), OPERATOR_KIND.1.to_owned())].into())),
+        namespace_selector: Some(namespaces),
+        ..NetworkPolicyPeer::default()
+    }
+}

@@ -1,0 +1,78 @@
+//! Brokers that are gone are unregistered, so that Kafka forgets them: they would count in every check of versions and show in
+//! every listing for ever.
+//!
+//! From Kafka 4.0 on it tells of all registered brokers, those that do not serve included, and nothing is kept here. Before, it
+//! tells of those that serve only: there the status remembers which ones may be registered.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+use crate::ids::NodeId;
+use crate::membership;
+use crate::names;
+use crate::world::{Answer, World};
+
+/// The first version that tells of brokers that do not serve.
+const TELLS_OF_ALL: (u32, u32) = (4, 0);
+
+/// The brokers to unregister now.
+pub(crate) fn gone(world: &World, cluster: &Cluster) -> BTreeSet<NodeId> {
+    let kept = kept(world, cluster);
+    let Answer::Known(registered) = &world.answers.registered else { return BTreeSet::new() };
+    // Whoever reads no brokers at all has read something wrong.
+    if cluster.broker_count() == 0 {
+        return BTreeSet::new();
+    }
+    let candidates: BTreeSet<NodeId> = if registered.fenced_known {
+        registered.brokers.iter().filter(|broker| broker.fenced).map(|broker| broker.node).collect()
+    } else {
+        let serving: BTreeSet<NodeId> = registered.brokers.iter().map(|broker| broker.node).collect();
+        tracked(world).difference(&serving).copied().collect()
+    };
+    candidates.difference(&kept).copied().collect()
+}
+
+/// Brokers that are wanted, that run, or whose pool cannot be read.
+fn kept(world: &World, cluster: &Cluster) -> BTreeSet<NodeId> {
+    let wanted = cluster.nodes().filter(|node| node.pool.roles.has_broker()).map(|node| node.id);
+    let running = world.pods.iter().filter(|(_, pod)| pod.runs_broker());
+    let running = running.filter_map(|(name, _)| names::node_of_pod(name));
+    wanted.chain(running).chain(membership::held(world, cluster)).collect()
+}
+
+fn tracked(world: &World) -> BTreeSet<NodeId> {
+    let status = world.kafka.status.as_ref().and_then(|status| status.registered_node_ids.as_ref());
+    status.into_iter().flatten().copied().map(NodeId).collect()
+}
+
+/// What the status must remember before anything else is done; `None` when it does.
+pub(crate) fn to_remember(world: &World, cluster: &Cluster) -> Option<Value> {
+    let tracked = tracked(world);
+    if tells_of_all(world, cluster) {
+        let has_field =
+            world.kafka.status.as_ref().is_some_and(|status| status.registered_node_ids.is_some());
+        return has_field.then(|| json!({ "registeredNodeIds": null }));
+    }
+    let brokers = cluster.nodes().filter(|node| node.pool.roles.has_broker()).map(|node| node.id);
+    let all: BTreeSet<NodeId> = tracked.iter().copied().chain(brokers).collect();
+    (all != tracked).then(|| json!({ "registeredNodeIds": all }))
+}
+
+/// The list without a broker that was unregistered; `None` where nothing is remembered.
+pub fn without(world: &World, node: NodeId) -> Option<Value> {
+    world.kafka.status.as_ref()?.registered_node_ids.as_ref()?;
+    let mut rest = tracked(world);
+    rest.remove(&node);
+    Some(json!({ "registeredNodeIds": rest }))
+}
+
+/// Does Kafka tell of all registered brokers? Its own word counts; before it has spoken, the oldest version that runs.
+fn tells_of_all(world: &World, cluster: &Cluster) -> bool {
+    if let Answer::Known(registered) = &world.answers.registered {
+        return registered.fenced_known;
+    }
+    let running = world.pods.values().filter_map(|pod| crate::upgrade::version_of(pod));
+    running.chain([cluster.version]).all(|version| version.minor() >= TELLS_OF_ALL)
+}

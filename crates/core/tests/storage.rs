@@ -1,0 +1,509 @@
+//! Changes of the storage of nodes that run: what is done, what is held, and what is said about it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use karst_api as api;
+use karst_core::ids::NodeId;
+use karst_core::plan::{Plan, Removal};
+use karst_core::rolling::Cause;
+use karst_core::world::{Answer, ClaimView, LogDirView, RefusedGrowth, World};
+use serde_json::{Value, json};
+use support::{
+    Kafka, conditions, converge, converge_kafka, decide, edit_kafka, edit_pool, is_quiet, pool_conditions,
+    step, world,
+};
+
+/// Three controllers on one claim each, and two brokers with two volumes each.
+fn cluster() -> World {
+    let mut world = world(
+        "apiVersion: kafka.strimzi.io/v1
+kind: Kafka
+metadata: {name: c}
+spec:
+  kafka:
+    version: 4.1.1
+    listeners: [{name: plain, port: 9092, type: internal, tls: false}]
+    config: {default.replication.factor: 2, min.insync.replicas: 1}
+---
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaNodePool
+metadata: {name: ctl, labels: {strimzi.io/cluster: c}}
+spec:
+  replicas: 3
+  roles: [controller]
+  storage: {type: jbod, volumes: [{id: 1, type: persistent-claim, size: 10Gi}]}
+---
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaNodePool
+metadata: {name: brk, labels: {strimzi.io/cluster: c}}
+spec:
+  replicas: 2
+  roles: [broker]
+  storage:
+    type: jbod
+    volumes:
+      - {id: 0, type: persistent-claim, size: 10Gi, deleteClaim: true}
+      - {id: 1, type: persistent-claim, size: 10Gi, deleteClaim: true}
+",
+    );
+    converge(&mut world);
+    world
+}
+
+/// The brokers of [`cluster`].
+const BROKERS: [NodeId; 2] = [NodeId(0), NodeId(1)];
+
+fn volume(id: i32, size: &str) -> Value {
+    json!({"id": id, "type": "persistent-claim", "size": size, "deleteClaim": true})
+}
+
+fn ask(world: &mut World, pool: &str, storage: &Value) {
+    edit_pool(world, pool, |pool| pool.spec.storage = serde_json::from_value(storage.clone()).unwrap());
+}
+
+fn ask_volumes(world: &mut World, pool: &str, volumes: &[Value]) {
+    ask(world, pool, &json!({"type": "jbod", "volumes": volumes}));
+}
+
+/// What the pod set remembers.
+fn remembered(world: &World, pool: &str) -> api::Storage {
+    let set = &world.pod_sets[&world.key.pod_set(pool)];
+    serde_json::from_str(&set.meta.annotations["strimzi.io/storage"]).unwrap()
+}
+
+fn sizes(world: &World, pool: &str) -> Vec<(i32, String)> {
+    let volumes = remembered(world, pool).volumes.unwrap();
+    volumes.into_iter().map(|volume| (volume.id, volume.size.unwrap_or_default())).collect()
+}
+
+fn warnings(world: &World, pool: &str) -> Vec<String> {
+    let of_storage = pool_conditions(world, pool, "Warning").into_iter();
+    of_storage.filter(|(_, reason, _)| reason == "KafkaStorage").map(|(_, _, message)| message).collect()
+}
+
+fn claim<'w>(world: &'w mut World, name: &str) -> &'w mut ClaimView {
+    Arc::make_mut(world.claims.get_mut(name).expect(name))
+}
+
+fn requested(world: &World) -> Vec<(&str, &str)> {
+    let brokers = world.claims.iter().filter(|(name, _)| name.contains("-brk-"));
+    brokers.map(|(name, claim)| (name.as_str(), claim.requested.as_deref().unwrap())).collect()
+}
+
+fn uses(world: &World, pod: &str, claim: &str) -> bool {
+    world.pod_sets.values().any(|set| set.pods.get(pod).is_some_and(|pod| pod.json.contains(claim)))
+}
+
+fn dir(node: NodeId, volume: i32, partitions: &[&str]) -> LogDirView {
+    LogDirView {
+        path: format!("/var/lib/kafka/data-{volume}/kafka-log{node}"),
+        error: None,
+        partitions: partitions.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Comes to rest with a Kafka that has these partitions on volume 1 of broker 0.
+fn rest_with(world: &mut World, kafka: &mut Kafka, partitions: &[&str]) {
+    for node in BROKERS {
+        let here = if node == NodeId(0) { partitions } else { &[] };
+        kafka.log_dirs.insert(node, vec![dir(node, 0, &["other-0"]), dir(node, 1, here)]);
+    }
+    converge_kafka(world, kafka, &[]);
+}
+
+fn removals(plan: &Plan) -> Vec<String> {
+    let name = |removal: &Removal| match removal {
+        Removal::Claim { name, .. }
+        | Removal::ConfigMap { name, .. }
+        | Removal::Secret { name, .. }
+        | Removal::PodSet { name, .. } => name.clone(),
+    };
+    plan.removals.iter().map(name).collect()
+}
+
+#[test]
+fn a_larger_size_grows_every_claim_and_restarts_nobody() {
+    let mut world = cluster();
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi"), volume(1, "20Gi")]);
+    // Somebody was here before: one claim is half-way, another was grown further by hand.
+    claim(&mut world, "data-1-c-brk-0").requested = Some("15Gi".into());
+    claim(&mut world, "data-0-c-brk-1").requested = Some("99Gi".into());
+    let pods = world.pods.clone();
+    converge(&mut world);
+    let expected = [
+        ("data-0-c-brk-0", "10Gi"),
+        ("data-0-c-brk-1", "99Gi"),
+        ("data-1-c-brk-0", "20Gi"),
+        ("data-1-c-brk-1", "20Gi"),
+    ];
+    assert_eq!(requested(&world), expected);
+    assert_eq!(world.pods, pods);
+    assert_eq!(warnings(&world, "brk"), [""; 0]);
+    assert_eq!(sizes(&world, "brk"), [(0, "10Gi".into()), (1, "20Gi".into())]);
+}
+
+#[test]
+fn the_same_size_in_another_unit_changes_nothing() {
+    let mut world = cluster();
+    ask_volumes(&mut world, "brk", &[volume(0, "10240Mi"), volume(1, "10Gi")]);
+    assert_eq!(decide(&world).growths, []);
+    converge(&mut world);
+    assert_eq!(warnings(&world, "brk"), [""; 0]);
+}
+
+#[test]
+fn a_claim_without_a_volume_is_not_grown_before_it_has_one() {
+    let mut world = cluster();
+    claim(&mut world, "data-1-c-brk-0").bound = false;
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi"), volume(1, "20Gi")]);
+    converge(&mut world);
+    assert_eq!(requested(&world)[2], ("data-1-c-brk-0", "10Gi"));
+    claim(&mut world, "data-1-c-brk-0").bound = true;
+    converge(&mut world);
+    assert_eq!(requested(&world)[2], ("data-1-c-brk-0", "20Gi"));
+}
+
+#[test]
+fn a_refused_growth_is_told_and_tried_again_later_and_can_be_taken_back() {
+    let mut world = cluster();
+    ask_volumes(&mut world, "brk", &[volume(0, "20Gi"), volume(1, "10Gi")]);
+    let until = world.now.checked_add(Duration::from_secs(60)).unwrap();
+    for name in ["data-0-c-brk-0", "data-0-c-brk-1"] {
+        let refused = RefusedGrowth { size: "20Gi".into(), why: "the class does not allow it".into(), until };
+        world.refused_growth.insert(name.into(), refused);
+    }
+    converge(&mut world);
+    let said = warnings(&world, "brk");
+    assert!(said[0].contains("data-0-c-brk-0") && said[0].contains("20Gi"), "{said:?}");
+    assert!(said[0].contains("the class does not allow it"), "{said:?}");
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    let plan = decide(&world);
+    assert!(plan.growths.is_empty() && plan.look_again.is_some());
+    world.now = until;
+    assert_eq!(decide(&world).growths.len(), 2, "a minute later it is tried again");
+    // Nothing grew, so nothing has to shrink.
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi"), volume(1, "10Gi")]);
+    converge(&mut world);
+    assert_eq!(warnings(&world, "brk"), [""; 0]);
+    assert_eq!(sizes(&world, "brk"), [(0, "10Gi".into()), (1, "10Gi".into())]);
+}
+
+#[test]
+fn a_smaller_size_is_refused_alone_and_everything_else_goes_on() {
+    let mut world = cluster();
+    ask_volumes(&mut world, "brk", &[volume(0, "5Gi"), volume(1, "20Gi"), volume(2, "7Gi")]);
+    edit_pool(&mut world, "brk", |pool| pool.spec.replicas = 3);
+    converge(&mut world);
+    let said = warnings(&world, "brk");
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("spec.storage.volumes[id=0].size is 5Gi, and its nodes keep 10Gi"), "{said:?}");
+    assert_eq!(sizes(&world, "brk"), [(0, "10Gi".into()), (1, "20Gi".into()), (2, "7Gi".into())]);
+    assert_eq!(world.claims["data-0-c-brk-5"].requested.as_deref(), Some("10Gi"));
+    assert!(world.claims.contains_key("data-2-c-brk-0") && uses(&world, "c-brk-0", "data-2-c-brk-0"));
+    assert!(is_quiet(&decide(&world)));
+}
+
+#[test]
+fn a_file_system_that_does_not_grow_in_use_restarts_its_pod_once() {
+    let mut world = cluster();
+    let since = world.now;
+    claim(&mut world, "data-1-c-brk-1").resize_pending = Some(since);
+    let plan = decide(&world);
+    assert!(plan.restarts.is_empty(), "the kubelet may be able to do it");
+    assert!(plan.look_again.is_some());
+    world.now = since.checked_add(Duration::from_secs(120)).unwrap();
+    let mut kafka = Kafka::formed(&world);
+    while decide(&world).restarts.is_empty() {
+        assert!(step(&mut world, &mut kafka, &[]), "the pod is never restarted");
+    }
+    let plan = decide(&world);
+    assert_eq!(plan.restarts[0].pod, "c-brk-1");
+    assert_eq!(plan.restarts[0].causes, [Cause::Resize(vec!["data-1-c-brk-1".into()])]);
+    assert!(plan.restarts[0].causes[0].to_string().contains("file system resize"));
+    // The condition goes a moment after the new pod came.
+    let pod = Arc::make_mut(world.pods.get_mut("c-brk-1").unwrap());
+    pod.meta.created = Some(world.now);
+    assert!(decide(&world).restarts.is_empty());
+}
+
+#[test]
+fn an_added_volume_gets_claims_and_every_pod_restarts_with_it() {
+    let mut world = cluster();
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi"), volume(1, "10Gi"), volume(2, "30Gi")]);
+    let mut kafka = Kafka::formed(&world);
+    let mut restarted = BTreeSet::new();
+    while step(&mut world, &mut kafka, &[]) {
+        restarted.extend(decide(&world).restarts.into_iter().map(|restart| restart.pod));
+    }
+    assert_eq!(restarted, ["c-brk-0", "c-brk-1"].map(str::to_owned).into());
+    for pod in ["c-brk-0", "c-brk-1"] {
+        assert_eq!(world.claims[&format!("data-2-{pod}")].requested.as_deref(), Some("30Gi"));
+        assert!(uses(&world, pod, &format!("data-2-{pod}")));
+    }
+    assert!(is_quiet(&decide(&world)));
+}
+
+#[test]
+fn a_volume_with_partitions_stays_and_they_are_named_and_then_it_goes_with_its_claims() {
+    let mut world = cluster();
+    let mut kafka = Kafka::formed(&world);
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi")]);
+    rest_with(&mut world, &mut kafka, &["orders-0", "orders-7"]);
+    let said = warnings(&world, "brk");
+    assert!(said[0].contains("volume 1 of pool 'brk' is to go and stays"), "{said:?}");
+    assert!(said[0].contains("broker 0 has orders-0, orders-7"), "{said:?}");
+    assert!(uses(&world, "c-brk-1", "data-1-c-brk-1"), "no broker loses it before all are free");
+    assert_eq!(sizes(&world, "brk").len(), 2);
+
+    rest_with(&mut world, &mut kafka, &[]);
+    assert_eq!(warnings(&world, "brk"), [""; 0]);
+    assert!(!uses(&world, "c-brk-0", "data-1-c-brk-0"));
+    let left: Vec<_> = requested(&world).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(left, ["data-0-c-brk-0", "data-0-c-brk-1"]);
+}
+
+#[test]
+fn a_claim_goes_only_after_its_pod_runs_without_it_and_only_if_it_may() {
+    let mut world = cluster();
+    let mut kafka = Kafka::formed(&world);
+    let keep = json!({"id": 1, "type": "persistent-claim", "size": "10Gi", "deleteClaim": false});
+    ask_volumes(&mut world, "ctl", &[keep.clone(), volume(2, "1Gi")]);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    ask_volumes(&mut world, "ctl", &[keep]);
+    while step(&mut world, &mut kafka, &[]) {
+        for name in removals(&decide(&world)) {
+            let pod = name.strip_prefix("data-2-").expect(&name);
+            let running = &world.pods[pod];
+            let wanted = &world.pod_sets["c-ctl"].pods[pod];
+            assert!(running.is_current(wanted) && !uses(&world, pod, &name), "{name}");
+        }
+    }
+    let left: Vec<_> = world.claims.keys().filter(|name| name.contains("-ctl-")).collect();
+    assert_eq!(left, ["data-1-c-ctl-2", "data-1-c-ctl-3", "data-1-c-ctl-4"]);
+
+    ask_volumes(
+        &mut world,
+        "brk",
+        &[volume(0, "10Gi"), json!({"id": 1, "type": "persistent-claim", "size": "10Gi"})],
+    );
+    rest_with(&mut world, &mut kafka, &[]);
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi")]);
+    rest_with(&mut world, &mut kafka, &[]);
+    assert!(!uses(&world, "c-brk-0", "data-1-c-brk-0"));
+    assert!(world.claims.contains_key("data-1-c-brk-0"), "deleteClaim was false");
+}
+
+#[test]
+fn partitions_that_came_after_the_check_hold_the_restart() {
+    let mut world = cluster();
+    let mut kafka = Kafka::formed(&world);
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi")]);
+    // The removal is accepted while all is empty, and written.
+    while sizes(&world, "brk").len() == 2 {
+        assert!(step(&mut world, &mut kafka, &[]), "it is never accepted");
+    }
+    let old = world.pods["c-brk-0"].clone();
+    rest_with(&mut world, &mut kafka, &["late-0"]);
+    assert_eq!(world.pods["c-brk-0"], old);
+    let other = &world.pod_sets["c-brk"].pods["c-brk-1"];
+    assert!(world.pods["c-brk-1"].is_current(other), "the other broker need not wait");
+    let said = conditions(&world, "Warning");
+    assert!(
+        said.iter().any(|(_, reason, message)| reason == "RestartHeld" && message.contains("late-0")),
+        "{said:?}"
+    );
+    assert!(world.claims.contains_key("data-1-c-brk-0"));
+    rest_with(&mut world, &mut kafka, &[]);
+    assert!(!world.claims.contains_key("data-1-c-brk-0"));
+}
+
+#[test]
+fn a_silent_broker_and_a_broken_disk_hold_a_removal() {
+    let mut world = cluster();
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi")]);
+    let broken = LogDirView { error: Some("KAFKA_STORAGE_ERROR".into()), ..dir(NodeId(1), 1, &[]) };
+    world.answers.log_dirs =
+        [(NodeId(0), Answer::Silent("timed out".into())), (NodeId(1), Answer::Known(vec![broken]))].into();
+    let plan = decide(&world);
+    let said: Vec<_> = plan.notices.iter().filter(|notice| notice.reason() == "KafkaStorage").collect();
+    let said = said[0].to_string();
+    assert!(said.contains("broker 0 does not say") && said.contains("timed out"), "{said}");
+    assert!(said.contains("broker 1 cannot read") && said.contains("KAFKA_STORAGE_ERROR"), "{said}");
+    assert_eq!(plan.objects, []);
+    // The user knows better.
+    edit_kafka(&mut world, |kafka| {
+        let annotations = kafka.metadata.annotations.get_or_insert_default();
+        annotations.insert("strimzi.io/skip-broker-scaledown-check".into(), "true".into());
+    });
+    assert!(!decide(&world).objects.is_empty());
+}
+
+#[test]
+fn a_volume_that_never_got_a_disk_can_be_taken_back_though_its_broker_is_down() {
+    let mut world = cluster();
+    let mut kafka = Kafka::formed(&world);
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi"), volume(1, "10Gi"), volume(2, "1Ti")]);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    for name in ["data-2-c-brk-0", "data-2-c-brk-1"] {
+        claim(&mut world, name).bound = false;
+    }
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi"), volume(1, "10Gi")]);
+    let plan = decide(&world);
+    assert!(plan.questions.log_dirs_of.is_empty());
+    assert!(!plan.objects.is_empty(), "the pod set is written without it");
+}
+
+#[test]
+fn controllers_keep_their_metadata_log_where_it_is() {
+    let mut world = cluster();
+    let pods = world.pod_sets["c-ctl"].pods.clone();
+    // A lower id would take the log over.
+    ask_volumes(
+        &mut world,
+        "ctl",
+        &[volume(0, "1Gi"), json!({"id": 1, "type": "persistent-claim", "size": "10Gi"})],
+    );
+    converge(&mut world);
+    let said = warnings(&world, "ctl");
+    assert!(said[0].contains("kraftMetadata is volume 0, and its nodes keep volume 1"), "{said:?}");
+    let volumes = remembered(&world, "ctl").volumes.unwrap();
+    assert_eq!(
+        volumes.iter().map(|volume| (volume.id, volume.kraft_metadata.is_some())).collect::<Vec<_>>(),
+        [(0, false), (1, true)]
+    );
+    assert_ne!(world.pod_sets["c-ctl"].pods, pods, "the volume itself is added");
+    assert!(is_quiet(&decide(&world)));
+
+    ask_volumes(&mut world, "ctl", &[volume(0, "1Gi")]);
+    converge(&mut world);
+    let said = warnings(&world, "ctl").join("\n");
+    assert!(said.contains("without id 1, and its nodes keep with id 1"), "{said}");
+    assert!(uses(&world, "c-ctl-2", "data-1-c-ctl-2"));
+}
+
+#[test]
+fn brokers_move_their_metadata_log_one_after_the_other() {
+    let mut world = cluster();
+    let mut marked = volume(1, "10Gi");
+    marked["kraftMetadata"] = json!("shared");
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi"), marked]);
+    let maps = world.config_maps.clone();
+    let mut kafka = Kafka::formed(&world);
+    let mut restarted = Vec::new();
+    while step(&mut world, &mut kafka, &[]) {
+        let restarts = decide(&world).restarts;
+        assert!(restarts.len() <= 1);
+        restarted.extend(restarts.into_iter().map(|restart| restart.pod));
+    }
+    restarted.dedup();
+    assert_eq!(restarted, ["c-brk-0", "c-brk-1"]);
+    assert_eq!(warnings(&world, "brk"), [""; 0]);
+    assert_ne!(world.config_maps["c-brk-0"].digest, maps["c-brk-0"].digest);
+}
+
+#[test]
+fn another_type_is_refused_and_the_pool_still_scales() {
+    for storage in [json!({"type": "ephemeral"}), json!({"type": "persistent-claim", "size": "10Gi"})] {
+        let mut world = cluster();
+        let pods = world.pods.clone();
+        ask(&mut world, "brk", &storage);
+        edit_pool(&mut world, "brk", |pool| pool.spec.replicas = 3);
+        converge(&mut world);
+        let said = warnings(&world, "brk");
+        let found = storage["type"].as_str().unwrap();
+        let expected = format!("spec.storage.type is {found}, and its nodes keep jbod");
+        assert!(said[0].contains(&expected), "{said:?}");
+        assert_eq!(world.pods["c-brk-0"], pods["c-brk-0"]);
+        assert!(world.claims.contains_key("data-1-c-brk-5"));
+    }
+    let mut world = cluster();
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi"), json!({"id": 1, "type": "ephemeral"})]);
+    converge(&mut world);
+    let said = warnings(&world, "brk");
+    assert!(
+        said[0].contains("volumes[id=1].type is ephemeral, and its nodes keep persistent-claim"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn storage_that_cannot_be_used_leaves_a_running_pool_alone() {
+    let mut world = cluster();
+    ask_volumes(&mut world, "brk", &[volume(0, "much"), volume(1, "10Gi")]);
+    edit_pool(&mut world, "brk", |pool| pool.spec.replicas = 3);
+    converge(&mut world);
+    let said = warnings(&world, "brk");
+    assert!(said[0].contains("spec.storage.volumes[0].size is 'much'"), "{said:?}");
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    assert!(world.pods.contains_key("c-brk-5"));
+}
+
+#[test]
+fn another_class_or_selector_is_for_new_nodes() {
+    let mut world = cluster();
+    for name in ["data-0-c-brk-0", "data-0-c-brk-1"] {
+        claim(&mut world, name).class = Some("slow".into());
+    }
+    let mut fast = volume(0, "10Gi");
+    fast["class"] = json!("fast");
+    fast["selector"] = json!({"disk": "ssd"});
+    ask_volumes(&mut world, "brk", &[fast, volume(1, "10Gi")]);
+    edit_pool(&mut world, "brk", |pool| pool.spec.replicas = 3);
+    let pods = world.pods.clone();
+    converge(&mut world);
+    assert_eq!(world.claims["data-0-c-brk-5"].class.as_deref(), Some("fast"));
+    assert_eq!(world.pods["c-brk-0"], pods["c-brk-0"]);
+    let said = warnings(&world, "brk");
+    assert!(
+        said[0].contains("volumes[id=0].class is 'fast'") && said[0].contains("data-0-c-brk-1"),
+        "{said:?}"
+    );
+    assert!(!said[0].contains("brk-5"), "{said:?}");
+    assert!(said[1].contains("volumes[id=0].selector is disk=ssd"), "{said:?}");
+}
+
+#[test]
+fn who_keeps_its_claims_can_be_changed_without_a_restart() {
+    let mut world = cluster();
+    let pods = world.pods.clone();
+    let deletes =
+        |world: &World| world.claims["data-0-c-brk-0"].meta.annotations["strimzi.io/delete-claim"].clone();
+    let owners = |world: &World| world.claims["data-0-c-brk-0"].meta.owners.len();
+    assert_eq!((deletes(&world).as_str(), owners(&world)), ("true", 1));
+    let kept = |id| json!({"id": id, "type": "persistent-claim", "size": "10Gi"});
+    ask_volumes(&mut world, "brk", &[kept(0), kept(1)]);
+    converge(&mut world);
+    assert_eq!((deletes(&world).as_str(), owners(&world)), ("false", 0));
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi"), volume(1, "10Gi")]);
+    converge(&mut world);
+    assert_eq!((deletes(&world).as_str(), owners(&world)), ("true", 1));
+    assert_eq!(world.pods, pods);
+}
+
+#[test]
+fn the_limit_of_an_ephemeral_volume_restarts_pods() {
+    let mut world = support::world(
+        "apiVersion: kafka.strimzi.io/v1
+kind: Kafka
+metadata: {name: c}
+spec: {kafka: {version: 4.1.1, listeners: [{name: plain, port: 9092, type: internal, tls: false}]}}
+---
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaNodePool
+metadata: {name: all, labels: {strimzi.io/cluster: c}}
+spec: {replicas: 3, roles: [controller, broker], storage: {type: ephemeral, sizeLimit: 1Gi}}
+",
+    );
+    converge(&mut world);
+    let before = world.pods["c-all-0"].revision().map(str::to_owned);
+    edit_pool(&mut world, "all", |pool| pool.spec.storage.size_limit = Some("2Gi".into()));
+    converge(&mut world);
+    assert_ne!(world.pods["c-all-0"].revision().map(str::to_owned), before);
+    assert_eq!(remembered(&world, "all").size_limit.as_deref(), Some("2Gi"));
+}

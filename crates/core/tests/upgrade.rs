@@ -1,0 +1,242 @@
+//! Versions that change, brokers that are forgotten, and what the status says of both.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::jiff::Timestamp;
+use karst_api::Role;
+use karst_core::ids::NodeId;
+use karst_core::plan::{Deed, plan};
+use karst_core::world::{Answer, Trouble, World};
+use support::*;
+
+fn set_version(world: &mut World, version: &str) {
+    edit_kafka(world, |kafka| kafka.spec.kafka.version = Some(version.into()));
+}
+
+fn status(world: &World) -> karst_api::KafkaStatus {
+    world.kafka.status.clone().unwrap()
+}
+
+fn old_cluster() -> (World, Kafka) {
+    let mut world = quickstart();
+    set_version(&mut world, "3.9.1");
+    let mut kafka = Kafka { level: 21, fenced_known: false, ..Kafka::default() };
+    for _ in 0..100 {
+        if kafka.voters.is_empty() {
+            kafka.voters = Kafka::formed(&world).voters;
+        }
+        if !step(&mut world, &mut kafka, &[]) {
+            return (world, kafka);
+        }
+    }
+    panic!("it never comes to rest: {:?}", decide(&world));
+}
+
+fn running(world: &World) -> BTreeSet<String> {
+    let key = "strimzi.io/kafka-version";
+    world.pods.values().map(|pod| pod.meta.annotations[key].clone()).collect()
+}
+
+#[test]
+fn an_upgrade_rolls_all_nodes_and_then_raises_the_metadata_version() {
+    let (mut world, mut kafka) = old_cluster();
+    assert_eq!(status(&world).kafka_version.as_deref(), Some("3.9.1"));
+    assert_eq!(status(&world).kafka_metadata_version.as_deref(), Some("3.9-IV0"));
+    set_version(&mut world, "4.1.1");
+    for _ in 0..200 {
+        let before = running(&world);
+        if !step(&mut world, &mut kafka, &[]) {
+            break;
+        }
+        assert!(kafka.level == 21 || before == ["4.1.1".to_owned()].into(), "metadata before binaries");
+        kafka.fenced_known = running(&world) == ["4.1.1".to_owned()].into();
+    }
+    assert_eq!((kafka.level, running(&world)), (27, ["4.1.1".to_owned()].into()));
+    assert_eq!(status(&world).kafka_version.as_deref(), Some("4.1.1"));
+    assert_eq!(status(&world).kafka_metadata_version.as_deref(), Some("4.1-IV1"));
+    assert_eq!(status(&world).registered_node_ids, None, "nothing is remembered any more");
+}
+
+#[test]
+fn a_metadata_version_that_is_given_is_kept() {
+    let (mut world, mut kafka) = old_cluster();
+    edit_kafka(&mut world, |kafka| {
+        (kafka.spec.kafka.version, kafka.spec.kafka.metadata_version) =
+            (Some("4.1.1".into()), Some("3.9".into()));
+    });
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!((kafka.level, running(&world)), (21, ["4.1.1".to_owned()].into()));
+    // And back again, which is possible because the metadata version did not move.
+    edit_kafka(&mut world, |kafka| kafka.spec.kafka.version = Some("3.9.1".into()));
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(running(&world), ["3.9.1".to_owned()].into());
+}
+
+#[test]
+fn a_version_that_could_not_read_what_is_there_is_refused_with_the_numbers() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    set_version(&mut world, "4.0.1");
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(running(&world), ["4.1.1".to_owned()].into());
+    let held =
+        conditions(&world, "Warning").into_iter().find(|(_, reason, _)| reason == "VersionHeld").unwrap().2;
+    for part in ["4.0.1", "4.1.1", "4.1-IV1", "27", "4.0-IV3", "25", "spec.kafka.metadataVersion"] {
+        assert!(held.contains(part), "{part} is not in {held}");
+    }
+    // The way that the message tells: the metadata version first, then the binaries.
+    edit_kafka(&mut world, |kafka| kafka.spec.kafka.metadata_version = Some("4.0-IV3".into()));
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!((kafka.level, running(&world)), (25, ["4.0.1".to_owned()].into()));
+}
+
+#[test]
+fn an_upgrade_that_is_reverted_half_way_goes_back() {
+    let (mut world, mut kafka) = old_cluster();
+    for steps in 1..25 {
+        set_version(&mut world, "4.1.1");
+        for _ in 0..steps {
+            step(&mut world, &mut kafka, &[]);
+        }
+        if kafka.level > 21 {
+            break;
+        }
+        set_version(&mut world, "3.9.1");
+        converge_kafka(&mut world, &mut kafka, &[]);
+        assert_eq!(running(&world), ["3.9.1".to_owned()].into(), "after {steps} steps");
+    }
+}
+
+#[test]
+fn a_feature_that_a_version_does_not_know_keeps_it_away() {
+    let mut world = converged();
+    let kafka = Kafka::formed(&world);
+    edit_kafka(&mut world, |kafka| {
+        (kafka.spec.kafka.version, kafka.spec.kafka.metadata_version) =
+            (Some("4.0.1".into()), Some("4.0".into()));
+    });
+    let mut answer = kafka.quorum(&world);
+    if let Answer::Known(quorum) = &mut answer {
+        quorum.metadata_level = Some(25);
+        quorum.features.insert("share.version".into(), 1);
+    }
+    world.answers.quorum = answer;
+    let plan = decide(&world);
+    let held =
+        plan.notices.iter().map(ToString::to_string).find(|notice| notice.contains("share.version")).unwrap();
+    assert!(held.contains("stay at 4.1.1"), "{held}");
+    assert!(plan.restarts.is_empty());
+}
+
+#[test]
+fn a_broker_that_is_gone_is_unregistered_and_nothing_is_remembered() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(kafka.registered.len(), 3);
+    edit_pool(&mut world, "brokers", |pool| pool.spec.replicas = 2);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(kafka.registered, [NodeId(0), NodeId(1)].into());
+    assert_eq!(status(&world).registered_node_ids, None);
+}
+
+#[test]
+fn a_broker_that_only_votes_from_now_on_is_unregistered() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    edit_pool(&mut world, "controllers", |pool| pool.spec.roles.push(Role::Broker));
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(kafka.registered.len(), 6);
+    edit_pool(&mut world, "controllers", |pool| pool.spec.roles = vec![Role::Controller]);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(kafka.registered.len(), 3);
+}
+
+#[test]
+fn a_broker_that_restarts_or_whose_pool_cannot_be_read_stays_registered() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    world.pods.remove("my-cluster-brokers-1");
+    world.answers.quorum = kafka.quorum(&world);
+    world.answers.registered = kafka.registered(&world);
+    assert!(plan(&world).unwrap().deeds.is_empty());
+    world.pools.remove("brokers");
+    assert!(plan(&world).unwrap().deeds.is_empty());
+}
+
+#[test]
+fn on_kafka_3_9_brokers_are_remembered_before_they_start_and_until_they_are_unregistered() {
+    let (mut world, mut kafka) = old_cluster();
+    assert_eq!(status(&world).registered_node_ids, Some(vec![0, 1, 2]));
+    edit_pool(&mut world, "brokers", |pool| pool.spec.replicas = 4);
+    while !world.pods.contains_key("my-cluster-brokers-6") {
+        assert!(step(&mut world, &mut kafka, &[]));
+    }
+    assert_eq!(status(&world).registered_node_ids, Some(vec![0, 1, 2, 6]), "before the pod is made");
+    converge_kafka(&mut world, &mut kafka, &[]);
+    edit_pool(&mut world, "brokers", |pool| pool.spec.replicas = 2);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(kafka.registered, [NodeId(0), NodeId(1)].into());
+    assert_eq!(status(&world).registered_node_ids, Some(vec![0, 1]));
+}
+
+#[test]
+fn an_unregistration_that_fails_is_told_and_tried_again_after_a_pause() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    kafka.registered.insert(NodeId(9));
+    let answered = |world: &World, kafka: &mut Kafka| {
+        let mut world = world.clone();
+        world.answers.quorum = kafka.quorum(&world);
+        world.answers.registered = kafka.registered(&world);
+        world
+    };
+    let deed = Deed::Unregister(NodeId(9));
+    assert_eq!(plan(&answered(&world, &mut kafka)).unwrap().deeds, vec![deed.clone()]);
+    let until = Timestamp::from_second(world.now.as_second() + 3).unwrap();
+    world.troubles = vec![Trouble { deed: deed.clone(), why: "no".into(), until }];
+    let held = plan(&answered(&world, &mut kafka)).unwrap();
+    assert_eq!(held.deeds, []);
+    assert!(held.notices.iter().any(|notice| notice.to_string().contains("broker 9")));
+    world.now = until;
+    assert_eq!(plan(&answered(&world, &mut kafka)).unwrap().deeds, [deed]);
+}
+
+#[test]
+fn versions_in_the_status_tell_the_truth_through_failures_and_pauses() {
+    let mut world = converged();
+    let good = status(&world);
+    assert_eq!(good.operator_last_successful_version.as_deref(), Some("0.1.0"));
+    // A new operator takes over, and a node is down: what was true stays.
+    let mut settings = (*world.settings).clone();
+    settings.operator_version = "0.2.0".into();
+    world.settings = settings.into();
+    world.pods.remove("my-cluster-brokers-0");
+    let plan = decide(&world);
+    carry_out(&mut world, plan);
+    let now = status(&world);
+    assert_eq!(now.operator_last_successful_version, good.operator_last_successful_version);
+    assert_eq!(
+        (now.kafka_version, now.kafka_metadata_version),
+        (good.kafka_version, good.kafka_metadata_version)
+    );
+    run_pods(&mut world, true);
+    converge(&mut world);
+    assert_eq!(status(&world).operator_last_successful_version.as_deref(), Some("0.2.0"));
+    // While an upgrade is under way the old version is told.
+    let mut kafka = Kafka::formed(&world);
+    set_version(&mut world, "4.2.0");
+    let mut seen = BTreeSet::new();
+    while step(&mut world, &mut kafka, &[]) {
+        let all = running(&world);
+        let told = status(&world).kafka_version.unwrap();
+        assert!(told == "4.1.1" || all == ["4.2.0".to_owned()].into(), "{told} while {all:?} run");
+        seen.insert(told);
+    }
+    assert_eq!(seen.len(), 2);
+}

@@ -1,0 +1,131 @@
+//! Clients that never rest while a story is told: producers, a consumer, and topics that come into being.
+//!
+//! Every record that a producer was told is written must be read by the consumer, and every topic that took a record must
+//! be there at the end.
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::kafka_tools::Kcat;
+use crate::story::Scene;
+
+/// The topic that is written to all the time.
+pub const BUSY: &str = "busy";
+/// A record every so often, from each producer.
+const PACE: Duration = Duration::from_millis(20);
+/// A new topic every so often.
+const TOPIC_PACE: Duration = Duration::from_millis(1500);
+/// How long what was written may take to arrive when the producers have stopped.
+const LAST_RECORDS: Duration = Duration::from_secs(60);
+
+/// Tells a part of a story under load. Fails when the part does, when a producer saw an error past its retries, or when
+/// anything that was acknowledged is lost.
+pub async fn under_load<T>(
+    scene: &Scene,
+    bootstrap: &str,
+    tell: impl AsyncFnOnce() -> Result<T>,
+) -> Result<T> {
+    let stop = CancellationToken::new();
+    // A consumer of a topic that is not there ends at once.
+    Kcat::new(bootstrap).produce(BUSY, &["first"]).await?;
+    let mut consumer = consumer(bootstrap)?;
+    let producers = async {
+        tokio::join!(
+            produce(bootstrap, "plain", &["-X", "acks=all"], &stop),
+            produce(bootstrap, "idempotent", &["-X", "enable.idempotence=true"], &stop),
+            create_topics(bootstrap, &stop),
+        )
+    };
+    let ((plain, idempotent, topics), told) = tokio::join!(producers, async {
+        let told = tell().await;
+        stop.cancel();
+        told
+    });
+    let told = told?;
+    let (plain, idempotent, topics) = (plain?, idempotent?, topics?);
+    scene.step(format!(
+        "{} records and {} topics were acknowledged; all of them must be there",
+        plain.len() + idempotent.len(),
+        topics.len()
+    ));
+    let written: BTreeSet<_> = plain.into_iter().chain(idempotent).collect();
+    ensure!(!written.is_empty() && !topics.is_empty(), "nothing was written");
+    all_arrive(&mut consumer, written).await?;
+    let there = Kcat::new(bootstrap).topics().await?;
+    let lost: Vec<_> = topics.iter().filter(|topic| !there.contains(*topic)).collect();
+    ensure!(lost.is_empty(), "{} of {} topics are lost: {lost:?}", lost.len(), topics.len());
+    Ok(told)
+}
+
+fn kcat(bootstrap: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new("kcat");
+    command.args(["-b", bootstrap, "-E", "-X", "topic.metadata.refresh.interval.ms=5000"]).args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+/// Writes one record after the other over one connection until told to stop. Returns those that were acknowledged: all, or it
+/// is an error.
+async fn produce(bootstrap: &str, name: &str, how: &[&str], stop: &CancellationToken) -> Result<Vec<String>> {
+    let always = ["-P", "-t", BUSY, "-X", "message.timeout.ms=60000"];
+    let mut child = kcat(bootstrap, &[&always[..], how].concat()).spawn().context("cannot run kcat")?;
+    let mut input = child.stdin.take().context("kcat takes no input")?;
+    let mut written = Vec::new();
+    while !stop.is_cancelled() {
+        let record = format!("{name}-{}", written.len());
+        let fed = input.write_all(format!("{record}\n").as_bytes()).await;
+        fed.with_context(|| format!("the {name} producer ended at {record}"))?;
+        written.push(record);
+        sleep(PACE).await;
+    }
+    drop(input);
+    let ended = child.wait_with_output().await?;
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    let failed = said.lines().filter(|line| line.contains("Delivery failed")).count();
+    ensure!(ended.status.success() && failed == 0, "the {name} producer lost {failed} records:\n{said}");
+    Ok(written)
+}
+
+/// Makes one topic after the other by writing to it. A topic may have to be asked for twice: one that nobody confirmed is
+/// nobody's loss.
+async fn create_topics(bootstrap: &str, stop: &CancellationToken) -> Result<Vec<String>> {
+    let kcat = Kcat::new(bootstrap);
+    let mut topics = Vec::new();
+    while !stop.is_cancelled() {
+        let topic = format!("made-{}", topics.len());
+        match kcat.produce(&topic, &["first"]).await {
+            Ok(()) => topics.push(topic),
+            Err(error) => eprintln!("topic {topic} was not made: {error:#}"),
+        }
+        sleep(TOPIC_PACE).await;
+    }
+    Ok(topics)
+}
+
+fn consumer(bootstrap: &str) -> Result<Child> {
+    kcat(bootstrap, &["-C", "-t", BUSY, "-o", "beginning", "-u", "-q"]).spawn().context("cannot run kcat")
+}
+
+/// Reads until everything has arrived.
+async fn all_arrive(consumer: &mut Child, mut missing: BTreeSet<String>) -> Result<()> {
+    let output = consumer.stdout.take().context("kcat has no output")?;
+    let mut records = BufReader::new(output).lines();
+    let until = Instant::now() + LAST_RECORDS;
+    while !missing.is_empty() {
+        let left = until.saturating_duration_since(Instant::now());
+        match timeout(left, records.next_line()).await {
+            Ok(record) => drop(missing.remove(&record?.context("the consumer ended")?)),
+            Err(_) => break,
+        }
+    }
+    let some: Vec<_> = missing.iter().take(20).collect();
+    ensure!(missing.is_empty(), "{} acknowledged records were never read: {some:?}", missing.len());
+    Ok(())
+}

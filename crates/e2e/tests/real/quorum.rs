@@ -1,0 +1,144 @@
+//! The quorum under load: controllers are added, removed, replaced, and change places with brokers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use karst_api::KafkaNodePool;
+use karst_e2e::cluster::{Cluster, STARTING, is_true};
+use karst_e2e::kafka_tools::ConsoleTools;
+use karst_e2e::load::under_load;
+use karst_e2e::manifests::{claims, kafka, pool};
+use karst_e2e::story::{Scene, story};
+use karst_e2e::{kubectl, wait};
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::json;
+
+#[tokio::test]
+async fn controllers_come_go_and_are_replaced_under_load_and_nothing_is_lost() -> Result<()> {
+    story("quorum", Duration::from_secs(480), async |scene| {
+        let cluster = create(scene).await?;
+        let bootstrap = cluster.bootstrap().await?;
+        under_load(scene, &bootstrap, async || {
+            let brokers = brokers(&cluster).await?;
+            scale(&cluster).await?;
+            replace_disk(&cluster).await?;
+            ensure!(
+                brokers == self::brokers(&cluster).await?,
+                "a broker restarted, though nothing of it changed"
+            );
+            exchange_roles(&cluster).await
+        })
+        .await?;
+        scene.step("asking kafka-metadata-quorum");
+        let voters = ConsoleTools::new(scene, "live-brokers-0", &bootstrap).voters().await?;
+        let status = cluster.until_ready().await?;
+        let told = status.quorum.and_then(|quorum| quorum.voters).unwrap_or_default();
+        let told: Vec<_> = told.into_iter().map(|voter| (voter.id, voter.directory_id)).collect();
+        let voters: Vec<_> = voters.into_iter().map(|voter| (Some(voter.id), voter.directory_id)).collect();
+        ensure!(told == voters, "the status says {told:?}, Kafka says {voters:?}");
+        Ok(())
+    })
+    .await
+}
+
+async fn create(scene: &Scene) -> Result<Cluster<'_>> {
+    let with_claims = |name: &str, role: &str| {
+        let mut pool = pool("live", name, &[role], 3);
+        pool["spec"]["storage"] = claims(true);
+        pool
+    };
+    let mut kafka = kafka("live");
+    let replicated = ["default.replication.factor", "offsets.topic.replication.factor"];
+    for key in replicated {
+        kafka["spec"]["kafka"]["config"][key] = json!(3);
+    }
+    kafka["spec"]["kafka"]["config"]["min.insync.replicas"] = json!(2);
+    let pools = [with_claims("brokers", "broker"), with_claims("controllers", "controller")];
+    let cluster = Cluster::create(scene, &kafka, &pools).await?;
+    scene.step("waiting until it is ready");
+    cluster.until_ready().await?;
+    cluster.until_quorum_is_formed().await?;
+    Ok(cluster)
+}
+
+async fn brokers(cluster: &Cluster<'_>) -> Result<BTreeMap<String, String>> {
+    let mut uids = cluster.pod_uids().await?;
+    uids.retain(|pod, _| pod.contains("brokers"));
+    Ok(uids)
+}
+
+async fn until_voters(cluster: &Cluster<'_>, ids: &[i32]) -> Result<()> {
+    let what = format!("the voters {ids:?}");
+    cluster
+        .until_status(&what, STARTING, |_, status| {
+            let same = status.quorum.as_ref()?.voter_ids.as_deref()? == ids;
+            (same && is_true(status, "QuorumReconciled") && is_true(status, "QuorumHealthy")).then_some(())
+        })
+        .await
+}
+
+/// Three, five, three, one and three again. The claims go with their nodes, so the initial ones come back on empty disks.
+async fn scale(cluster: &Cluster<'_>) -> Result<()> {
+    for (replicas, voters) in [(5, vec![3, 4, 5, 6, 7]), (3, vec![3, 4, 5]), (1, vec![3]), (3, vec![3, 4, 5])]
+    {
+        cluster.scene.step(format!("scaling the controllers to {replicas}"));
+        let replicas = format!("--replicas={replicas}");
+        let target = "kafkanodepool/controllers";
+        kubectl::run(&["scale", "--namespace", &cluster.scene.namespace, target, &replicas]).await?;
+        until_voters(cluster, &voters).await?;
+        cluster.until_pods_ready(3 + voters.len()).await?;
+    }
+    Ok(())
+}
+
+async fn directory(cluster: &Cluster<'_>, node: i32) -> Result<String> {
+    let status = cluster.until_ready().await?;
+    let voters = status.quorum.and_then(|quorum| quorum.voters).unwrap_or_default();
+    let voter = voters.into_iter().find(|voter| voter.id == Some(node));
+    voter.and_then(|voter| voter.directory_id).with_context(|| format!("{node} does not vote"))
+}
+
+async fn replace_disk(cluster: &Cluster<'_>) -> Result<()> {
+    let scene = cluster.scene;
+    scene.step("deleting the pod and the claim of a controller");
+    let before = directory(cluster, 4).await?;
+    let wish = ["live-controllers-4", "strimzi.io/delete-pod-and-pvc=true"];
+    kubectl::run(&[&["annotate", "--namespace", &scene.namespace, "pod"], &wish[..]].concat()).await?;
+    cluster
+        .until_status("controller 4 votes with another disk", STARTING, |_, status| {
+            let voters = status.quorum.as_ref()?.voters.as_ref()?;
+            let disks: Vec<_> = voters.iter().filter(|voter| voter.id == Some(4)).collect();
+            let is_new = matches!(disks.as_slice(), [one] if one.directory_id.as_ref() != Some(&before));
+            (is_new && voters.len() == 3).then_some(())
+        })
+        .await?;
+    cluster.until_ready().await.map(drop)
+}
+
+/// The brokers become controllers too, and the old ones go; then new ones come, and the brokers only serve again.
+async fn exchange_roles(cluster: &Cluster<'_>) -> Result<()> {
+    let scene = cluster.scene;
+    let pools = scene.api::<KafkaNodePool>();
+    let roles = async |roles: &[&str]| {
+        let patch = Patch::Merge(json!({ "spec": { "roles": roles } }));
+        pools.patch("brokers", &PatchParams::default(), &patch).await.map(drop)
+    };
+    scene.step("making the brokers controllers, and deleting the pool of controllers");
+    roles(&["controller", "broker"]).await?;
+    pools.delete("controllers", &DeleteParams::default()).await?;
+    until_voters(cluster, &[0, 1, 2]).await?;
+    wait::until_one(pools.clone(), "controllers", "the end of pool controllers", STARTING, |found| {
+        found.is_none().then_some(())
+    })
+    .await?;
+
+    scene.step("adding a pool of controllers, and making the brokers brokers again");
+    let mut fresh = pool("live", "fresh", &["controller"], 3);
+    fresh["spec"]["storage"] = claims(true);
+    cluster.create_pools(&[fresh]).await?;
+    roles(&["broker"]).await?;
+    until_voters(cluster, &[3, 4, 5]).await?;
+    cluster.until_pods_ready(6).await?;
+    cluster.until_ready().await.map(drop)
+}

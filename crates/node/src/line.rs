@@ -1,0 +1,132 @@
+//! The launcher's own line to Kafka, which shows the node's own certificate where the listener wants one.
+//!
+//! Certificates change under a running node, so the mounted files are read again for each question; a changed file makes a
+//! new client.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use std::{fs, io};
+
+use karst_kafka::{Admin, Bootstrap, ClientConfig, Identity, InvalidTls, Security, TlsConfig};
+use thiserror::Error;
+
+use crate::listeners::{Listener, Protocol, TlsFiles};
+
+/// Why Kafka cannot be asked.
+#[derive(Debug, Error)]
+pub enum LineError {
+    #[error("{} cannot be read: {source}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("{} or {} is of no use: {source}", files.keystore.display(), files.truststore.display())]
+    Invalid { files: TlsFiles, source: InvalidTls },
+    #[error("listener {listener} speaks {protocol}, which this launcher cannot speak")]
+    Protocol { listener: String, protocol: String },
+}
+
+/// What the files held, and the client that was made from it.
+#[derive(Debug)]
+struct Made {
+    keystore: Vec<u8>,
+    truststore: Vec<u8>,
+    admin: Arc<Admin>,
+}
+
+#[derive(Debug)]
+enum Way {
+    Plain(Arc<Admin>),
+    Tls(TlsFiles, Mutex<Option<Made>>),
+    Unknown { listener: String, protocol: String },
+}
+
+/// A client that keeps up with its certificates.
+#[derive(Debug)]
+pub(crate) struct Line {
+    bootstrap: Bootstrap,
+    connect_timeout: Duration,
+    request_timeout: Duration,
+    way: Way,
+}
+
+impl Line {
+    pub(crate) fn new(
+        bootstrap: Bootstrap,
+        listener: &Listener,
+        connect_timeout: Duration,
+        request_timeout: Duration,
+    ) -> Self {
+        let way = match &listener.protocol {
+            Protocol::Plaintext => {
+                let config = config(connect_timeout, request_timeout, Security::Plaintext);
+                Way::Plain(Arc::new(Admin::new(bootstrap.clone(), config)))
+            }
+            Protocol::Tls(files) => Way::Tls(files.clone(), Mutex::default()),
+            Protocol::Other(name) => Way::Unknown { listener: listener.name.clone(), protocol: name.clone() },
+        };
+        Self { bootstrap, connect_timeout, request_timeout, way }
+    }
+
+    /// The client to ask with now.
+    pub(crate) fn admin(&self) -> Result<Arc<Admin>, LineError> {
+        match &self.way {
+            Way::Plain(admin) => Ok(Arc::clone(admin)),
+            Way::Unknown { listener, protocol } => {
+                Err(LineError::Protocol { listener: listener.clone(), protocol: protocol.clone() })
+            }
+            Way::Tls(files, made) => {
+                let (keystore, truststore) = (read(&files.keystore)?, read(&files.truststore)?);
+                // What is kept is whole or not there, so a panic elsewhere is no reason to give up on it.
+                let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+                let is_same = |made: &&Made| made.keystore == keystore && made.truststore == truststore;
+                if let Some(made) = made.as_ref().filter(is_same) {
+                    return Ok(Arc::clone(&made.admin));
+                }
+                // Key and chain are in one file.
+                let identity = Identity { chain_pem: &keystore, key_pem: &keystore };
+                let tls = TlsConfig::new(&truststore, Some(identity))
+                    .map_err(|source| LineError::Invalid { files: files.clone(), source })?;
+                let config = config(self.connect_timeout, self.request_timeout, Security::Tls(tls));
+                let admin = Arc::new(Admin::new(self.bootstrap.clone(), config));
+                *made = Some(Made { keystore, truststore, admin: Arc::clone(&admin) });
+                Ok(admin)
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, LineError> {
+    fs::read(path).map_err(|source| LineError::Unreadable { path: path.to_owned(), source })
+}
+
+fn config(connect_timeout: Duration, request_timeout: Duration, security: Security) -> ClientConfig {
+    ClientConfig { client_id: "karst-node".to_owned(), connect_timeout, request_timeout, security }
+}
+
+#[cfg(test)]
+mod tests {
+    use karst_kafka::Endpoint;
+
+    use super::*;
+
+    /// A key with its certificate, and another pair, made for these tests with `openssl req -x509 -newkey ec`.
+    const ONE: &str = include_str!("line/one.pem");
+    const OTHER: &str = include_str!("line/other.pem");
+
+    #[test]
+    fn a_changed_certificate_makes_a_new_client_and_an_unchanged_one_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = TlsFiles { keystore: dir.path().join("node.pem"), truststore: dir.path().join("ca.crt") };
+        let endpoint = Endpoint::new("localhost", 9091);
+        let bootstrap = Bootstrap::Brokers(vec![endpoint.clone()]);
+        let listener = Listener { name: "R".to_owned(), endpoint, protocol: Protocol::Tls(files.clone()) };
+        let line = Line::new(bootstrap, &listener, Duration::from_secs(1), Duration::from_secs(1));
+        let error = line.admin().unwrap_err().to_string();
+        assert!(error.contains("node.pem cannot be read"), "{error}");
+        fs::write(&files.keystore, ONE).unwrap();
+        fs::write(&files.truststore, ONE).unwrap();
+        let first = line.admin().unwrap();
+        assert!(Arc::ptr_eq(&first, &line.admin().unwrap()));
+        fs::write(&files.keystore, OTHER).unwrap();
+        assert!(!Arc::ptr_eq(&first, &line.admin().unwrap()));
+    }
+}
