@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::dice::Dice;
 use crate::kubernetes::Kind;
+use crate::mint::Mint;
 use crate::run::{Report, Start, run};
 use crate::scenarios::{Base, Scenario};
 use crate::sim::{FATES, Fate, Faults};
@@ -62,12 +63,15 @@ impl Tally {
 
 /// The beginnings of stories, each made once.
 #[derive(Debug, Default)]
-pub struct Starts(BTreeMap<Base, Start>);
+pub struct Starts {
+    made: BTreeMap<Base, Start>,
+    mint: Mint,
+}
 
 impl Starts {
     /// The beginning of a story.
     pub fn of(&mut self, base: Base) -> &Start {
-        self.0.entry(base).or_insert_with(|| Start::of(base))
+        self.made.entry(base).or_insert_with(|| Start::of(base, self.mint.clone()))
     }
 }
 

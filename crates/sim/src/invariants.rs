@@ -138,6 +138,7 @@ impl Sim {
         match change {
             Change::Join { voter, .. } => drop(after.insert(*voter)),
             Change::Leave { voter, .. } => drop(after.remove(voter)),
+            Change::MakeDynamic => {}
         }
         if self.is_excused() || self.quorum.healthy(&before) < majority(before.len()) {
             return;
@@ -145,6 +146,20 @@ impl Sim {
         let healthy = self.quorum.healthy(&after);
         if healthy < majority(after.len()) {
             self.fail(format!("{change}, and only {healthy} of {} voters are healthy then", after.len()));
+        }
+    }
+
+    /// The operator lets Kafka forget a broker, at this instant. A live one would serve on, and nobody would know it.
+    pub fn check_unregistration(&mut self, node: NodeId) {
+        let is_alive = self.quorum.processes.get(&node).is_some_and(|process| process.broker);
+        let is_its = |name: &str| node_of_pod(name) == Some(node);
+        let has_pod = self.api.pods().any(|pod| is_its(&pod.meta.name) && pod.runs_broker());
+        if is_alive || has_pod {
+            self.fail(format!("broker {node} is unregistered, and is there"));
+        }
+        if let Some(partition) = self.partitions.iter().find(|one| one.replicas.contains(&node)) {
+            let what = format!("broker {node} is unregistered, and partition {partition} lives there");
+            self.fail(what);
         }
     }
 

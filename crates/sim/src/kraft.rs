@@ -21,6 +21,9 @@ const OFFICE_TIMEOUT: u64 = 3_000;
 /// For so long an observer that is gone stays in the list.
 const OBSERVER_LINGERS: u64 = 300_000;
 
+/// For so long a broker that died counts as one that serves.
+const SESSION_TIMEOUT: u64 = 9_000;
+
 /// A set of voters.
 pub type Voters = Arc<BTreeSet<Voter>>;
 
@@ -42,6 +45,12 @@ pub enum What {
     Voters(Voters),
     /// A topic was created.
     Topic(u32),
+    /// A broker is known from now on.
+    Registered(NodeId),
+    /// A broker is forgotten.
+    Unregistered(NodeId),
+    /// The level of the metadata version from now on.
+    Metadata(i16),
 }
 
 /// A metadata disk that was formatted.
@@ -123,6 +132,8 @@ pub struct Process {
     pub controller: bool,
     /// Does it run the broker role?
     pub broker: bool,
+    /// The newest metadata version that its Kafka can read, by its level.
+    pub understands: i16,
     /// When it started.
     pub since: u64,
     /// Its office, while it leads.
@@ -150,7 +161,7 @@ pub enum Refused {
 }
 
 /// All of Kafka that has to do with its metadata.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Quorum {
     /// Formatted disks.
     pub disks: BTreeMap<String, Disk>,
@@ -163,14 +174,44 @@ pub struct Quorum {
     /// What is worth a line in the story.
     pub said: Vec<String>,
     topics: u32,
+    /// The brokers that are registered, as far as that is committed.
+    registered: BTreeSet<NodeId>,
+    /// When a broker was last heard of.
+    heard: BTreeMap<NodeId, u64>,
     now: u64,
     /// Are topics being created?
     pub has_clients: bool,
+    /// The level of the metadata version.
+    pub level: i16,
+}
+
+/// The level that the version of all stories is formatted with.
+pub const LEVEL: i16 = 27;
+
+impl Default for Quorum {
+    fn default() -> Self {
+        Self {
+            disks: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            history: Vec::new(),
+            broken: None,
+            said: Vec::new(),
+            topics: 0,
+            registered: BTreeSet::new(),
+            heard: BTreeMap::new(),
+            now: 0,
+            has_clients: false,
+            level: LEVEL,
+        }
+    }
 }
 
 impl Quorum {
     /// Starts a process on a formatted disk.
-    pub fn start(&mut self, node: NodeId, disk: &str, controller: bool, broker: bool) {
+    pub fn start(&mut self, node: NodeId, disk: &str, controller: bool, broker: bool, understands: i16) {
+        if understands < self.level {
+            self.fail(format!("node {node} starts, and cannot read metadata of level {}", self.level));
+        }
         if self.processes.contains_key(&node) {
             self.fail(format!("node {node} is alive twice"));
         }
@@ -179,6 +220,7 @@ impl Quorum {
             disk: disk.to_owned(),
             controller,
             broker,
+            understands,
             since: self.now,
             office: None,
             fetched: None,
@@ -276,6 +318,7 @@ impl Quorum {
         self.fetch(dice);
         self.commit();
         self.elect(dice);
+        self.register();
         self.create_topics(dice);
     }
 
@@ -368,9 +411,6 @@ impl Quorum {
         if let Some(process) = self.processes.get_mut(&node) {
             process.fetched = Some(now);
             process.has_all = upto == has;
-            if process.broker && process.has_all {
-                process.serves.get_or_insert(now);
-            }
         }
         if let Some(office) = self.processes.get_mut(&leader).and_then(|leader| leader.office.as_mut()) {
             let follower =
@@ -389,9 +429,6 @@ impl Quorum {
         for node in leaders {
             let Some(upto) = self.committable(node) else { continue };
             let Some(process) = self.processes.get_mut(&node) else { continue };
-            if process.broker {
-                process.serves.get_or_insert(self.now);
-            }
             if let Some(office) = process.office.as_mut() {
                 office.committed = office.committed.max(upto);
             }
@@ -447,7 +484,104 @@ impl Quorum {
                 self.fail(format!("{changes} voters changed at once"));
             }
         }
+        match &record.what {
+            What::Registered(node) => drop(self.registered.insert(*node)),
+            What::Unregistered(node) => drop(self.registered.remove(node)),
+            What::Metadata(level) => self.raise(*level),
+            What::Leader(_) | What::Voters(_) | What::Topic(_) => {}
+        }
         self.history.push(record);
+    }
+
+    /// Brokers register when they start, and serve once they know everything. One that serves does not register again.
+    fn register(&mut self) {
+        let brokers: Vec<_> = self.processes.values().filter(|one| one.broker).cloned().collect();
+        for broker in brokers {
+            let node = broker.node;
+            let is_known = self.registered.contains(&node);
+            if broker.serves.is_some() {
+                self.heard.insert(node, self.now);
+                if !is_known {
+                    self.fail(format!("broker {node} serves, and was unregistered"));
+                }
+            } else if !is_known {
+                self.request_registration(node);
+            } else if broker.has_all || broker.office.is_some_and(|office| office.committed > 0) {
+                let now = self.now;
+                self.said.push(format!("broker {node} serves"));
+                if let Some(process) = self.processes.get_mut(&node) {
+                    process.serves = Some(now);
+                }
+            }
+        }
+    }
+
+    fn raise(&mut self, level: i16) {
+        self.level = level;
+        self.said.push(format!("the metadata version has level {level}"));
+        let old = self.processes.values().find(|process| process.understands < level).map(|one| one.node);
+        if let Some(node) = old {
+            self.fail(format!("node {node} runs, and cannot read metadata of level {level}"));
+        }
+    }
+
+    /// UpdateFeatures, for the metadata version.
+    pub fn set_metadata(&mut self, level: i16) -> Result<Pending, Refused> {
+        let (disk, epoch) = self.open_for_records().ok_or(Refused::NoLeader)?;
+        Ok(self.write(&disk, epoch, What::Metadata(level)))
+    }
+
+    fn request_registration(&mut self, node: NodeId) {
+        let Some((disk, epoch)) = self.open_for_records() else { return };
+        if !self.is_registered_or_will_be(node) {
+            self.write(&disk, epoch, What::Registered(node));
+        }
+    }
+
+    /// Does the leader know the broker? Its log goes further than what is committed.
+    fn is_registered_or_will_be(&self, node: NodeId) -> bool {
+        let log = self.leader().and_then(|leader| self.disk_of(leader)).map_or(&[][..], |disk| &disk.log);
+        let uncommitted = log.get(self.history.len()..).unwrap_or_default();
+        let newest = uncommitted.iter().rev().find_map(|record| match &record.what {
+            What::Registered(one) if *one == node => Some(true),
+            What::Unregistered(one) if *one == node => Some(false),
+            _ => None,
+        });
+        newest.unwrap_or_else(|| self.registered.contains(&node))
+    }
+
+    /// A leader that took office for good: its disk and term.
+    fn open_for_records(&self) -> Option<(String, u32)> {
+        let leader = self.leader()?;
+        let office = leader.office.as_ref().filter(|office| office.committed > 0)?;
+        Some((leader.disk.clone(), office.epoch))
+    }
+
+    fn write(&mut self, disk: &str, epoch: u32, what: What) -> Pending {
+        let mut index = 0;
+        if let Some(disk) = self.disks.get_mut(disk) {
+            index = disk.log.len();
+            disk.log.push(Record { epoch, what });
+        }
+        Pending { index, epoch }
+    }
+
+    /// Which brokers are registered, and which of them do not serve. A broker that died is missed after a while only.
+    pub fn registered(&self) -> BTreeMap<NodeId, bool> {
+        let is_fenced = |node: &NodeId| match self.processes.get(node) {
+            Some(process) => process.serves.is_none(),
+            None => self.heard.get(node).is_none_or(|at| self.now.saturating_sub(*at) > SESSION_TIMEOUT),
+        };
+        self.registered.iter().map(|node| (*node, is_fenced(node))).collect()
+    }
+
+    /// UnregisterBroker.
+    pub fn unregister(&mut self, node: NodeId) -> Result<Pending, Refused> {
+        let (disk, epoch) = self.open_for_records().ok_or(Refused::NoLeader)?;
+        if !self.is_registered_or_will_be(node) {
+            return Err(Refused::NotFound);
+        }
+        Ok(self.write(&disk, epoch, What::Unregistered(node)))
     }
 
     fn elect(&mut self, dice: &mut Dice) {
@@ -539,14 +673,9 @@ impl Quorum {
         if !self.has_clients || !dice.chance(30) {
             return;
         }
-        let Some(leader) = self.leader() else { return };
-        let Some(office) = leader.office.as_ref().filter(|office| office.committed > 0) else { return };
-        let (epoch, disk) = (office.epoch, leader.disk.clone());
+        let Some((disk, epoch)) = self.open_for_records() else { return };
         self.topics += 1;
-        let what = What::Topic(self.topics);
-        if let Some(disk) = self.disks.get_mut(&disk) {
-            disk.log.push(Record { epoch, what });
-        }
+        self.write(&disk, epoch, What::Topic(self.topics));
     }
 
     /// Does a controller take part, so that it calls itself ready?
@@ -600,11 +729,13 @@ impl Quorum {
         Some(QuorumView {
             leader: own.node,
             epoch: i32::try_from(office.epoch).unwrap_or(i32::MAX),
+            stable_for: Duration::from_millis(self.now.saturating_sub(office.since)),
             voters: voters.iter().map(replica).collect(),
             observers,
             is_dynamic: true,
             is_committed: office.committed >= disk.log.len(),
-            metadata_level: Some(27),
+            metadata_level: Some(self.level),
+            features: [("kraft.version".to_owned(), 1), ("metadata.version".to_owned(), self.level)].into(),
         })
     }
 
@@ -650,12 +781,7 @@ impl Quorum {
     }
 
     fn write_voters(&mut self, disk: &str, epoch: u32, voters: BTreeSet<Voter>) -> Pending {
-        let mut index = 0;
-        if let Some(disk) = self.disks.get_mut(disk) {
-            index = disk.log.len();
-            disk.log.push(Record { epoch, what: What::Voters(Arc::new(voters)) });
-        }
-        Pending { index, epoch }
+        self.write(disk, epoch, What::Voters(Arc::new(voters)))
     }
 
     /// Is a change committed? `None` when it can no longer be told.

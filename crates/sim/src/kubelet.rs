@@ -11,7 +11,7 @@ use karst_core::world::PodView;
 
 use crate::dice::Dice;
 use crate::kraft::{Disk, Quorum};
-use crate::kubernetes::ApiServer;
+use crate::kubernetes::{ApiServer, Kind};
 
 /// How long things take, in milliseconds: least and most.
 #[derive(Debug, Clone, Copy)]
@@ -115,16 +115,19 @@ impl Kubelet {
         self.containers.get(uid).is_some_and(|container| container.starts.is_none() && !container.is_stopped)
     }
 
-    /// Starts what is in the pod, if its claim and its settings are there.
+    /// Starts what is in the pod, if its claim, its settings and its certificate are there.
     fn start(
         &mut self,
         pod: &PodView,
         node: NodeId,
-        api: &ApiServer,
+        api: &mut ApiServer,
         quorum: &mut Quorum,
         dice: &mut Dice,
     ) -> bool {
-        let Some(settings) = api.settings(&pod.meta.name) else { return false };
+        if !has_secrets(api, pod) {
+            return false;
+        }
+        let Some(settings) = api.settings(&pod.meta.name).cloned() else { return false };
         let disk = match api.volume(&pod.meta.uid) {
             None => pod.meta.uid.clone(),
             Some(claim) => match api.claim(claim).filter(|claim| !claim.meta.deleting) {
@@ -139,10 +142,16 @@ impl Kubelet {
         };
         let (controller, broker) = (has_role("controller"), has_role("broker"));
         if !quorum.disks.contains_key(&disk) {
-            let formatted = self.format(node, controller, settings, quorum, dice);
+            let formatted = self.format(node, controller, &settings, quorum, dice);
             quorum.disks.insert(disk.clone(), formatted);
         }
-        quorum.start(node, &disk, controller, broker);
+        quorum.start(node, &disk, controller, broker, understood_by(pod));
+        if let Some(claim) = api.volume(&pod.meta.uid).and_then(|claim| api.claim(claim)).cloned()
+            && !claim.bound
+        {
+            // It was just seen.
+            let _ = api.edit_claim(&claim.meta.name, &claim.meta.uid, |claim| claim.bound = true);
+        }
         true
     }
 
@@ -206,4 +215,17 @@ impl Kubelet {
         let starts = now + down.unwrap_or_else(|| dice.between(least, most));
         container.starts = Some(container.starts.map_or(starts, |before| before.max(starts)));
     }
+}
+
+/// Is everything there that the pod mounts of Secrets?
+fn has_secrets(api: &ApiServer, pod: &PodView) -> bool {
+    let trust = karst_core::names::trust_secret(crate::scenarios::CLUSTER);
+    [pod.meta.name.as_str(), trust.as_str()].iter().all(|name| api.get(Kind::Secret, name).is_some())
+}
+
+/// The newest metadata version that the Kafka in a pod can read, by its level.
+fn understood_by(pod: &PodView) -> i16 {
+    let version = pod.meta.annotations.get(karst_core::names::KAFKA_VERSION_ANNOTATION);
+    let known = version.and_then(|version| karst_core::versions::find(version));
+    known.and_then(|known| karst_core::versions::metadata_level(known.metadata)).unwrap_or_default()
 }

@@ -5,13 +5,15 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use karst_core::digest::Digest;
 use karst_core::objects::{Object, config_digest, service_digest};
 use karst_core::world::{
-    ClaimView, ConfigMapView, Meta, PodSetView, PodView, ServiceAccountView, ServiceView, WantedPod,
+    ClaimView, ConfigMapView, Meta, PlainView, PodSetView, PodView, SecretView, ServiceAccountView,
+    ServiceView, WantedPod,
 };
 use serde_json::Value;
 
@@ -32,12 +34,18 @@ pub enum Kind {
     Service,
     /// `ServiceAccount`.
     Account,
+    /// `PodDisruptionBudget`.
+    Budget,
+    /// `NetworkPolicy`.
+    Policy,
     /// `PersistentVolumeClaim`.
     Claim,
+    /// `Secret`.
+    Secret,
 }
 
 /// All of them. Each has a watch of its own.
-pub const KINDS: [Kind; 8] = [
+pub const KINDS: [Kind; 11] = [
     Kind::Kafka,
     Kind::Pool,
     Kind::PodSet,
@@ -45,7 +53,10 @@ pub const KINDS: [Kind; 8] = [
     Kind::ConfigMap,
     Kind::Service,
     Kind::Account,
+    Kind::Budget,
+    Kind::Policy,
     Kind::Claim,
+    Kind::Secret,
 ];
 
 /// An object, as far as anybody looks at it.
@@ -59,7 +70,10 @@ pub enum Item {
     ConfigMap(Arc<ConfigMapView>),
     Service(Arc<ServiceView>),
     Account(Arc<ServiceAccountView>),
+    Budget(Arc<PlainView>),
+    Policy(Arc<PlainView>),
     Claim(Arc<ClaimView>),
+    Secret(Arc<SecretView>),
 }
 
 impl Item {
@@ -73,7 +87,10 @@ impl Item {
             Self::ConfigMap(_) => Kind::ConfigMap,
             Self::Service(_) => Kind::Service,
             Self::Account(_) => Kind::Account,
+            Self::Budget(_) => Kind::Budget,
+            Self::Policy(_) => Kind::Policy,
             Self::Claim(_) => Kind::Claim,
+            Self::Secret(_) => Kind::Secret,
         }
     }
 
@@ -103,7 +120,9 @@ impl Item {
             Self::ConfigMap(map) => Some(&map.meta),
             Self::Service(service) => Some(&service.meta),
             Self::Account(account) => Some(&account.meta),
+            Self::Budget(plain) | Self::Policy(plain) => Some(&plain.meta),
             Self::Claim(claim) => Some(&claim.meta),
+            Self::Secret(secret) => Some(&secret.meta),
         }
     }
 
@@ -117,7 +136,9 @@ impl Item {
             Self::ConfigMap(map) => Arc::make_mut(map).meta.resource_version = text,
             Self::Service(service) => Arc::make_mut(service).meta.resource_version = text,
             Self::Account(account) => Arc::make_mut(account).meta.resource_version = text,
+            Self::Budget(plain) | Self::Policy(plain) => Arc::make_mut(plain).meta.resource_version = text,
             Self::Claim(claim) => Arc::make_mut(claim).meta.resource_version = text,
+            Self::Secret(secret) => Arc::make_mut(secret).meta.resource_version = text,
         }
     }
 }
@@ -467,6 +488,8 @@ impl ApiServer {
             Object::ServiceAccount(_) => Kind::Account,
             Object::Service(_) => Kind::Service,
             Object::ConfigMap(_) => Kind::ConfigMap,
+            Object::Budget(_) => Kind::Budget,
+            Object::Policy(_) => Kind::Policy,
             Object::Claim(_) => Kind::Claim,
             Object::PodSet(_) => Kind::PodSet,
         };
@@ -484,7 +507,17 @@ impl ApiServer {
                 self.settings.insert(name, Arc::new(data));
                 Item::ConfigMap(Arc::new(ConfigMapView { meta, digest, storage_format }))
             }
-            Object::Claim(_) => Item::Claim(Arc::new(ClaimView { meta })),
+            Object::Budget(budget) => {
+                Item::Budget(Arc::new(PlainView { meta, digest: Digest::of(&budget.spec).ok() }))
+            }
+            Object::Policy(policy) => {
+                Item::Policy(Arc::new(PlainView { meta, digest: Digest::of(&policy.spec).ok() }))
+            }
+            // Of a claim that exists only the metadata changes.
+            Object::Claim(claim) => Item::Claim(Arc::new(match old {
+                Some(Item::Claim(old)) => ClaimView { meta, ..(*old).clone() },
+                _ => new_claim(meta, claim),
+            })),
             Object::PodSet(set) => {
                 let digest = Digest::of(&set.spec).ok();
                 let pods = set.spec.pods.iter().filter_map(wanted_pod).collect();
@@ -511,6 +544,46 @@ impl ApiServer {
         meta.annotations.extend(wanted.annotations.clone().unwrap_or_default());
         meta.owners = wanted.owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect();
         meta
+    }
+
+    /// Writes a Secret as a whole: a new one, or in place of the one that was seen.
+    pub fn write_secret(&mut self, secret: Secret) -> Result<Stored, Refusal> {
+        let wanted = &secret.metadata;
+        let name = wanted.name.clone().unwrap_or_default();
+        let old = self.objects.get(&(Kind::Secret, name));
+        if old.map(|old| old.version.to_string()) != wanted.resource_version {
+            return Err(Refusal::Conflict);
+        }
+        let old = old.and_then(|old| old.item.meta()).cloned();
+        let meta = self.applied_meta(wanted, old.as_ref());
+        let data = secret.data.unwrap_or_default().into_iter().map(|(key, bytes)| (key, bytes.0)).collect();
+        Ok(self.put(Item::Secret(Arc::new(SecretView::new(meta, data)))))
+    }
+
+    /// Gives a Secret other owners, if it is still the one that was seen.
+    pub fn own(&mut self, name: &str, uid: &str, owners: Vec<String>) -> Result<Stored, Refusal> {
+        let Some(Item::Secret(secret)) = self.get(Kind::Secret, name) else { return Err(Refusal::Missing) };
+        if secret.meta.uid != uid {
+            return Err(Refusal::Conflict);
+        }
+        let mut secret = Arc::clone(secret);
+        Arc::make_mut(&mut secret).meta.owners = owners;
+        Ok(self.put(Item::Secret(secret)))
+    }
+
+    /// Changes a claim, if it is still the one that was seen.
+    pub fn edit_claim(
+        &mut self,
+        name: &str,
+        uid: &str,
+        edit: impl FnOnce(&mut ClaimView),
+    ) -> Result<Stored, Refusal> {
+        let mut claim = Arc::clone(self.claim(name).ok_or(Refusal::Missing)?);
+        if claim.meta.uid != uid {
+            return Err(Refusal::Conflict);
+        }
+        edit(Arc::make_mut(&mut claim));
+        Ok(self.put(Item::Claim(claim)))
     }
 
     /// Creates a pod of a pod set.
@@ -588,6 +661,18 @@ impl ApiServer {
     /// Is nothing left of an earlier life?
     pub fn has_remains(&self) -> bool {
         self.pod_sets().next().is_some() || self.claims().next().is_some()
+    }
+}
+
+fn new_claim(meta: Meta, claim: PersistentVolumeClaim) -> ClaimView {
+    let spec = claim.spec.unwrap_or_default();
+    let requests = spec.resources.and_then(|resources| resources.requests).unwrap_or_default();
+    ClaimView {
+        meta,
+        requested: requests.get("storage").map(|size| size.0.clone()),
+        class: spec.storage_class_name,
+        selector: spec.selector.and_then(|selector| selector.match_labels),
+        ..ClaimView::default()
     }
 }
 

@@ -10,6 +10,7 @@ pub mod invariants;
 pub mod kraft;
 pub mod kubelet;
 pub mod kubernetes;
+pub mod mint;
 pub mod operator;
 pub mod partitions;
 pub mod run;

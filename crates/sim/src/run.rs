@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use karst_core::ids::NodeId;
+use karst_core::names::node_of_pod;
 
 use crate::kubernetes::{Counts, Item, Kind};
+use crate::mint::Mint;
 use crate::operator::Operator;
 use crate::scenarios::{self, Base, CLUSTER, Scenario, When};
 use crate::sim::{Faults, Sim};
@@ -29,6 +31,12 @@ pub struct EndState {
     pub pools: BTreeMap<String, Vec<i32>>,
     /// Pod sets.
     pub sets: BTreeSet<String>,
+    /// Secrets.
+    pub secrets: BTreeSet<String>,
+    /// The brokers that Kafka knows.
+    pub registered: BTreeSet<NodeId>,
+    /// The level of the metadata version.
+    pub level: i16,
 }
 
 /// What came of a run.
@@ -57,10 +65,10 @@ pub struct Start {
 
 impl Start {
     /// Makes a cluster, undisturbed.
-    pub fn of(base: Base) -> Self {
+    pub fn of(base: Base, mint: Mint) -> Self {
         let mut sim = Sim::new(0, false);
         scenarios::begin(&mut sim, base);
-        let mut start = Self { sim, operator: Operator::new(CLUSTER) };
+        let mut start = Self { sim, operator: Operator::new(CLUSTER, mint) };
         if base != Base::Nothing {
             start.rest();
             scenarios::populate(&mut start.sim, base);
@@ -135,6 +143,16 @@ fn conclude(mut start: Start, scenario: &Scenario) -> Report {
                 end.pods.len(),
                 scenario.ready
             ));
+        } else if scenario.ready.is_some() && end.registered != brokers(&end) {
+            start.sim.fail(format!(
+                "in the end {:?} are registered, not {:?}",
+                end.registered,
+                brokers(&end)
+            ));
+        } else if end.level != scenario.level {
+            start
+                .sim
+                .fail(format!("in the end the metadata has level {}, not {}", end.level, scenario.level));
         }
     }
     let mut sim = start.sim;
@@ -151,6 +169,12 @@ fn conclude(mut start: Start, scenario: &Scenario) -> Report {
         plans: sim.plans,
         story: sim.story.unwrap_or_default(),
     }
+}
+
+/// The nodes whose pods serve as brokers.
+fn brokers(end: &EndState) -> BTreeSet<NodeId> {
+    let serving = end.pods.iter().filter(|(_, (_, broker, _))| *broker);
+    serving.filter_map(|(name, _)| node_of_pod(name)).collect()
 }
 
 fn end_state(sim: &Sim) -> EndState {
@@ -173,5 +197,8 @@ fn end_state(sim: &Sim) -> EndState {
         formats: formats.collect(),
         pools: pools.collect(),
         sets: sim.api.pod_sets().map(|set| set.meta.name.clone()).collect(),
+        secrets: sim.api.all(Kind::Secret).map(|secret| secret.name().to_owned()).collect(),
+        registered: sim.quorum.registered().into_keys().collect(),
+        level: sim.quorum.level,
     }
 }

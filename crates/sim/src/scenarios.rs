@@ -8,6 +8,7 @@ use karst_core::ids::NodeId;
 use karst_core::names::{DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, node_of_pod};
 use karst_core::world::PartitionView;
 
+use crate::kraft::LEVEL;
 use crate::kubernetes::Kind;
 use crate::sim::Sim;
 
@@ -23,6 +24,10 @@ pub enum Edit {
     DeletePool(&'static str),
     Roles(&'static str, &'static [Role]),
     Configure(&'static str, i64),
+    /// Asks for another version of Kafka.
+    Version(&'static str),
+    /// Asks for larger disks.
+    Grow(&'static str, &'static str),
     /// Asks for a pod to be made anew with empty disks.
     Empty(i32),
     /// Asks for a restart of all pods of a pool.
@@ -93,6 +98,14 @@ impl Edit {
             Self::Configure(key, value) => sim.api.edit_kafka(|kafka| {
                 let config = kafka.spec.kafka.config.get_or_insert_default();
                 config.insert((*key).to_owned(), (*value).into());
+            }),
+            Self::Version(version) => {
+                sim.api.edit_kafka(|kafka| kafka.spec.kafka.version = Some((*version).to_owned()));
+            }
+            Self::Grow(pool, size) => sim.api.edit_pool(pool, |pool| {
+                if let Ok(storage) = serde_json::from_value(disposable(size)) {
+                    pool.spec.storage = storage;
+                }
             }),
             Self::Empty(node) => {
                 if let Some(pod) = pod_of(sim, *node) {
@@ -209,6 +222,8 @@ pub struct Scenario {
     pub ready: Option<usize>,
     /// Never fewer voters than this.
     pub fewest: usize,
+    /// The level of the metadata version in the end.
+    pub level: i16,
 }
 
 const CONTROLLER: &[Role] = &[Role::Controller];
@@ -217,9 +232,7 @@ const BOTH: &[Role] = &[Role::Controller, Role::Broker];
 
 fn pool(name: &str, replicas: i32, roles: &[Role], disks: Disks) -> Option<api::KafkaNodePool> {
     let storage = match disks {
-        Disks::Disposable => {
-            serde_json::json!({"type": "persistent-claim", "size": "1Gi", "deleteClaim": true})
-        }
+        Disks::Disposable => disposable("1Gi"),
         Disks::Kept => serde_json::json!({"type": "persistent-claim", "size": "1Gi"}),
         Disks::Ephemeral => serde_json::json!({"type": "ephemeral"}),
     };
@@ -229,6 +242,10 @@ fn pool(name: &str, replicas: i32, roles: &[Role], disks: Disks) -> Option<api::
         "spec": {"replicas": replicas, "roles": roles, "storage": storage}
     }))
     .ok()
+}
+
+fn disposable(size: &str) -> serde_json::Value {
+    serde_json::json!({"type": "persistent-claim", "size": size, "deleteClaim": true})
 }
 
 fn kafka() -> Option<api::Kafka> {
@@ -291,8 +308,15 @@ struct Story {
 
 impl Story {
     fn new(name: &'static str, base: Base) -> Self {
-        let scenario =
-            Scenario { name, base, steps: Vec::new(), voters: BTreeSet::new(), ready: None, fewest: 1 };
+        let scenario = Scenario {
+            name,
+            base,
+            steps: Vec::new(),
+            voters: BTreeSet::new(),
+            ready: None,
+            fewest: 1,
+            level: LEVEL,
+        };
         Self { scenario }
     }
 
@@ -312,6 +336,11 @@ impl Story {
 
     fn never_below(mut self, fewest: usize) -> Self {
         self.scenario.fewest = fewest;
+        self
+    }
+
+    fn at_level(mut self, level: i16) -> Self {
+        self.scenario.level = level;
         self
     }
 
@@ -396,6 +425,17 @@ pub fn all() -> Vec<Scenario> {
             .then(Configure("num.io.threads", 3))
             .never_below(3)
             .ends(&[0, 1, 2], 3),
+        Story::new("upgrade", Whole).then(Version("4.2.1")).at_level(29).ends(&[3, 4, 5], 6),
+        Story::new("upgrade-reverted", Combined)
+            .then(Version("4.2.1"))
+            .after(200, 2_000, Version("4.1.1"))
+            .ends(&[0, 1, 2], 3),
+        Story::new("disks-grow", Small).then(Grow("controllers", "2Gi")).ends(&[1, 2, 3], 4),
+        Story::new("brokers-replaced", Spare)
+            .then(pool_of("fresh", 1, BROKER))
+            .and(Scale("brokers", 3))
+            .after(0, 5_000, Scale("brokers", 4))
+            .ends(&[4], 6),
         Story::new("manual-roll", Whole).then(Roll("brokers")).and(Roll("controllers")).ends(&[3, 4, 5], 6),
         Story::new("controller-emptied", Small).then(Empty(2)).ends(&[1, 2, 3], 4),
         Story::new("controllers-emptied", Small)

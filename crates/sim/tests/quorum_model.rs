@@ -7,7 +7,7 @@ use std::sync::Arc;
 use karst_core::ids::{Entropy, NodeId};
 use karst_core::membership::Voter;
 use karst_sim::dice::Dice;
-use karst_sim::kraft::{Disk, Quorum, Refused, Voters};
+use karst_sim::kraft::{Disk, LEVEL, Quorum, Refused, Voters};
 
 struct Kafka {
     quorum: Quorum,
@@ -48,7 +48,7 @@ impl Kafka {
     }
 
     fn start(&mut self, node: i32) {
-        self.quorum.start(NodeId(node), &node.to_string(), true, false);
+        self.quorum.start(NodeId(node), &node.to_string(), true, false, LEVEL);
     }
 
     fn stop(&mut self, nodes: &[i32]) {
