@@ -19,6 +19,9 @@ struct Arguments {
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     from: u64,
+    /// In campaign a: crash only every so-manieth call.
+    #[arg(long, default_value_t = 1)]
+    stride: usize,
     /// Only this story.
     #[arg(long)]
     scenario: Option<String>,
@@ -50,7 +53,7 @@ fn main() -> anyhow::Result<()> {
     let mut tally = Tally::default();
     if arguments.campaign == "a" {
         for scenario in &chosen {
-            let found = campaigns::crash_every_call(&mut starts, scenario, arguments.from, 1);
+            let found = campaigns::crash_every_call(&mut starts, scenario, arguments.from, arguments.stride);
             writeln!(
                 out,
                 "{:<40} {:>6} runs {:>4} findings",
@@ -58,6 +61,7 @@ fn main() -> anyhow::Result<()> {
                 found.runs,
                 found.findings.len()
             )?;
+            out.flush()?;
             tally.add(found);
         }
     } else {
