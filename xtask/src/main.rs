@@ -65,6 +65,12 @@ enum Task {
     Logs(inspect::LogsOptions),
     /// Run the tests: formatting, lints, unit tests, and end-to-end tests in a Kubernetes of their own
     Test(test::Options),
+    /// Run Karst's decisions in a simulated world, with faults: `--seeds N`, `--campaign a` or `d`, `--help` for more
+    #[command(disable_help_flag = true)]
+    Sim {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Measure the operator: start, memory, speed, requests
     Bench(bench::Options),
     /// Write the custom resource definitions to deploy/crds
@@ -125,6 +131,7 @@ fn run(task: Task) -> Result<ExitCode> {
         }
         Task::Logs(options) => return Ok(exit_code(inspect::logs(&options)?)),
         Task::Test(options) => return test::test(&options),
+        Task::Sim { arguments } => return simulate(&arguments),
         Task::Bench(options) => bench::bench(&options)?,
         Task::Crds => write_crds()?,
         Task::Forward => instance::forward::serve()?,
@@ -139,6 +146,14 @@ fn write_crds() -> Result<()> {
     cargo.current_dir(paths::checkout());
     cargo.args(["run", "--quiet", "--package", "karst-api", "--example", "crds", "--"]).arg(&target);
     command::run_visibly(&mut cargo)
+}
+
+/// Optimised: a campaign is worth what it gets through.
+fn simulate(arguments: &[OsString]) -> Result<ExitCode> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(paths::checkout());
+    cargo.args(["run", "--quiet", "--release", "--package", "karst-sim", "--"]).args(arguments);
+    Ok(exit_code(command::interactive(&mut cargo)?))
 }
 
 fn exit_code(status: ExitStatus) -> ExitCode {

@@ -1,6 +1,6 @@
 //! A short fingerprint of a JSON value, the same however its keys are ordered.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,10 +13,10 @@ pub struct Digest([u8; 16]);
 impl Digest {
     /// The fingerprint of a value as JSON.
     pub fn of(value: &impl Serialize) -> Result<Self, serde_json::Error> {
-        let mut hash = Sha256::new();
-        feed(&mut hash, &serde_json::to_value(value)?);
+        let mut feed = Feed(Sha256::new());
+        feed.feed(&serde_json::to_value(value)?).map_err(serde::ser::Error::custom)?;
         let mut bytes = [0; 16];
-        bytes.copy_from_slice(&hash.finalize()[..16]);
+        bytes.copy_from_slice(&feed.0.finalize()[..16]);
         Ok(Self(bytes))
     }
 
@@ -32,24 +32,36 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Every value is preceded by its kind and size, so that no two different values feed the same bytes.
-fn feed(hash: &mut Sha256, value: &Value) {
-    match value {
-        Value::Array(items) => {
-            hash.update(format!("a{};", items.len()));
-            items.iter().for_each(|item| feed(hash, item));
-        }
-        Value::Object(fields) => {
-            let mut sorted: Vec<_> = fields.iter().collect();
-            sorted.sort_by_key(|(key, _)| *key);
-            hash.update(format!("o{};", sorted.len()));
-            for (key, value) in sorted {
-                hash.update(format!("k{};{key}", key.len()));
-                feed(hash, value);
+/// What is formatted goes straight into the hash: these fingerprints are most of what a pass costs.
+struct Feed(Sha256);
+
+impl fmt::Write for Feed {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.update(text);
+        Ok(())
+    }
+}
+
+impl Feed {
+    /// Every value is preceded by its kind and size, so that no two different values feed the same bytes.
+    fn feed(&mut self, value: &Value) -> fmt::Result {
+        match value {
+            Value::Array(items) => {
+                write!(self, "a{};", items.len())?;
+                items.iter().try_for_each(|item| self.feed(item))
             }
+            Value::Object(fields) => {
+                let mut sorted: Vec<_> = fields.iter().collect();
+                sorted.sort_by_key(|(key, _)| *key);
+                write!(self, "o{};", sorted.len())?;
+                sorted.into_iter().try_for_each(|(key, value)| {
+                    write!(self, "k{};{key}", key.len())?;
+                    self.feed(value)
+                })
+            }
+            Value::String(text) => write!(self, "s{};{text}", text.len()),
+            scalar => write!(self, "v{scalar};"),
         }
-        Value::String(text) => hash.update(format!("s{};{text}", text.len())),
-        scalar => hash.update(format!("v{scalar};")),
     }
 }
 

@@ -130,7 +130,7 @@ impl Comparison<'_> {
     fn decide(&self) -> Membership {
         let joining = self.joining();
         let (living, dead): (Vec<_>, Vec<_>) =
-            self.unwanted().into_iter().partition(|(voter, _)| self.is_healthy(voter));
+            self.unwanted().into_iter().partition(|(voter, _)| self.is_alive(voter));
         let mut membership = Membership::default();
         let first = self.first_leave(&dead, 0, &mut membership.notices);
         let change = first.or_else(|| joining.into_iter().next()).or_else(|| {
@@ -146,10 +146,15 @@ impl Comparison<'_> {
         membership
     }
 
+    /// Does its vote count? A pod can be unready for a moment while its vote is as good as ever: such a voter is not to go
+    /// before those who take its place are there.
+    fn is_alive(&self, replica: &Replica) -> bool {
+        replica.is_caught_up(self.limit) && !health::is_replaced(self.quorum, replica)
+    }
+
     /// Is it up, and does it have what the leader has?
     fn is_healthy(&self, replica: &Replica) -> bool {
-        replica.is_caught_up(self.limit)
-            && !health::is_replaced(self.quorum, replica)
+        self.is_alive(replica)
             && (health::is_up(self.world, replica.node) || self.quorum.leader == replica.node)
     }
 

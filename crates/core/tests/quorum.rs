@@ -473,3 +473,23 @@ fn a_migration_waits_for_every_voter_for_a_leader_that_lasts_and_for_a_kafka_tha
         plan.notices
     );
 }
+
+#[test]
+fn a_voter_whose_pod_is_unready_for_a_moment_does_not_go_before_others_take_its_place() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    world.pools.insert("fresh".into(), Arc::new(pool("fresh", 3, "controller")));
+    edit_pool(&mut world, "controllers", |pool| {
+        pool.metadata.deletion_timestamp = Some(Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH));
+    });
+    while ids(&kafka) != [4, 5, 6] {
+        assert!(step(&mut world, &mut kafka, &[]));
+    }
+    // The leader still hears from all of them.
+    world.answers.quorum = kafka.quorum(&world);
+    world.answers.registered = kafka.registered(&world);
+    for name in ["my-cluster-controllers-5", "my-cluster-fresh-7", "my-cluster-fresh-8"] {
+        Arc::make_mut(world.pods.get_mut(name).unwrap()).ready = false;
+    }
+    assert_eq!(decide(&world).change(), None);
+}

@@ -1,0 +1,819 @@
+//! The KRaft quorum, as Kafka does it: disks that remember, processes that forget, elections, commits, voters that come
+//! and go.
+//!
+//! A node's disk holds its directory id, its log and its vote; they survive the process and go with the disk. The set of
+//! voters is in the log: a node goes by the newest one it has, committed or not. Nothing here knows of Kubernetes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use karst_core::ids::{DirectoryId, NodeId};
+use karst_core::membership::Voter;
+use karst_core::world::{QuorumView, Replica};
+
+use crate::dice::Dice;
+
+/// For so long a follower may be silent, in milliseconds.
+pub const FETCH_TIMEOUT: u64 = 2_000;
+/// After so long without a majority a leader gives up its office.
+const OFFICE_TIMEOUT: u64 = 3_000;
+/// For so long an observer that is gone stays in the list.
+const OBSERVER_LINGERS: u64 = 300_000;
+
+/// For so long a broker that died counts as one that serves.
+const SESSION_TIMEOUT: u64 = 9_000;
+
+/// A set of voters.
+pub type Voters = Arc<BTreeSet<Voter>>;
+
+/// One entry of the metadata log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The term of office in which it was written.
+    pub epoch: u32,
+    /// What it says.
+    pub what: What,
+}
+
+/// What an entry says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// A leader took office.
+    Leader(Voter),
+    /// Who votes from now on.
+    Voters(Voters),
+    /// A topic was created.
+    Topic(u32),
+    /// A broker is known from now on.
+    Registered(NodeId),
+    /// A broker is forgotten.
+    Unregistered(NodeId),
+    /// The level of the metadata version from now on.
+    Metadata(i16),
+}
+
+/// A metadata disk that was formatted.
+#[derive(Debug, Clone)]
+pub struct Disk {
+    /// Its identity.
+    pub directory: DirectoryId,
+    /// The cluster it belongs to.
+    pub cluster: String,
+    /// The voters it was formatted with.
+    pub founders: Option<Voters>,
+    /// The metadata log.
+    pub log: Vec<Record>,
+    /// The newest term of office it knows.
+    pub epoch: u32,
+    /// Whom it voted for in that term.
+    pub voted: Option<Voter>,
+}
+
+impl Disk {
+    /// A disk that was formatted just now.
+    pub fn formatted(directory: DirectoryId, cluster: String, founders: Option<Voters>) -> Self {
+        Self { directory, cluster, founders, log: Vec::new(), epoch: 0, voted: None }
+    }
+
+    /// The newest set of voters it knows.
+    pub fn voters(&self) -> Option<&Voters> {
+        let newest = self.log.iter().rev().find_map(voters_of);
+        newest.or(self.founders.as_ref())
+    }
+
+    /// How far its log goes: a log that goes further is never overruled by one that does not.
+    fn reach(&self) -> (u32, usize) {
+        (self.log.last().map_or(0, |record| record.epoch), self.log.len())
+    }
+
+    /// Did it ever vote, or copy anything?
+    pub fn took_part(&self) -> bool {
+        self.epoch > 0 || !self.log.is_empty()
+    }
+}
+
+fn voters_of(record: &Record) -> Option<&Voters> {
+    if let What::Voters(voters) = &record.what { Some(voters) } else { None }
+}
+
+/// How many voters make a majority.
+pub fn majority(voters: usize) -> usize {
+    voters / 2 + 1
+}
+
+/// What a leader knows of somebody who copies from it.
+#[derive(Debug, Clone)]
+struct Follower {
+    has: usize,
+    fetched: u64,
+    caught_up: Option<u64>,
+}
+
+/// A term of office, in the memory of its leader.
+#[derive(Debug, Clone)]
+pub struct Office {
+    /// Which term.
+    pub epoch: u32,
+    since: u64,
+    /// How much of the log is committed.
+    pub committed: usize,
+    followers: BTreeMap<Voter, Follower>,
+}
+
+/// A Kafka process.
+#[derive(Debug, Clone)]
+pub struct Process {
+    /// Its node.
+    pub node: NodeId,
+    /// Its metadata disk.
+    pub disk: String,
+    /// Does it run the controller role?
+    pub controller: bool,
+    /// Does it run the broker role?
+    pub broker: bool,
+    /// The newest metadata version that its Kafka can read, by its level.
+    pub understands: i16,
+    /// When it started.
+    pub since: u64,
+    /// Its office, while it leads.
+    pub office: Option<Office>,
+    fetched: Option<u64>,
+    /// Had it everything when it last fetched?
+    has_all: bool,
+    /// Since when it serves as a broker.
+    pub serves: Option<u64>,
+}
+
+/// Why Kafka did not change its quorum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// Nobody leads, or nobody who could be reached does.
+    NoLeader,
+    /// Another change is not committed yet, or nothing of this term is.
+    Busy,
+    /// It is a voter already.
+    Duplicate,
+    /// There is no such voter.
+    NotFound,
+    /// The new voter lacks records.
+    Behind,
+}
+
+/// All of Kafka that has to do with its metadata.
+#[derive(Debug, Clone)]
+pub struct Quorum {
+    /// Formatted disks.
+    pub disks: BTreeMap<String, Disk>,
+    /// Processes.
+    pub processes: BTreeMap<NodeId, Process>,
+    /// Everything that was ever committed, in order.
+    pub history: Vec<Record>,
+    /// The first thing that went wrong.
+    pub broken: Option<String>,
+    /// What is worth a line in the story.
+    pub said: Vec<String>,
+    topics: u32,
+    /// The brokers that are registered, as far as that is committed.
+    registered: BTreeSet<NodeId>,
+    /// When a broker was last heard of.
+    heard: BTreeMap<NodeId, u64>,
+    now: u64,
+    /// Are topics being created?
+    pub has_clients: bool,
+    /// The level of the metadata version.
+    pub level: i16,
+}
+
+/// The level that the version of all stories is formatted with.
+pub const LEVEL: i16 = 27;
+
+impl Default for Quorum {
+    fn default() -> Self {
+        Self {
+            disks: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            history: Vec::new(),
+            broken: None,
+            said: Vec::new(),
+            topics: 0,
+            registered: BTreeSet::new(),
+            heard: BTreeMap::new(),
+            now: 0,
+            has_clients: false,
+            level: LEVEL,
+        }
+    }
+}
+
+impl Quorum {
+    /// Starts a process on a formatted disk.
+    pub fn start(&mut self, node: NodeId, disk: &str, controller: bool, broker: bool, understands: i16) {
+        if understands < self.level {
+            self.fail(format!("node {node} starts, and cannot read metadata of level {}", self.level));
+        }
+        if self.processes.contains_key(&node) {
+            self.fail(format!("node {node} is alive twice"));
+        }
+        let process = Process {
+            node,
+            disk: disk.to_owned(),
+            controller,
+            broker,
+            understands,
+            since: self.now,
+            office: None,
+            fetched: None,
+            has_all: false,
+            serves: None,
+        };
+        self.processes.insert(node, process);
+    }
+
+    /// A process ends.
+    pub fn stop(&mut self, node: NodeId) {
+        self.processes.remove(&node);
+    }
+
+    fn fail(&mut self, what: String) {
+        self.broken.get_or_insert(what);
+    }
+
+    fn disk_of(&self, process: &Process) -> Option<&Disk> {
+        self.disks.get(&process.disk)
+    }
+
+    fn voter_of(&self, process: &Process) -> Option<Voter> {
+        Some(Voter { node: process.node, directory: self.disk_of(process)?.directory })
+    }
+
+    /// The committed set of voters.
+    pub fn committed_voters(&self) -> BTreeSet<Voter> {
+        self.history.iter().rev().find_map(voters_of).map(|voters| (**voters).clone()).unwrap_or_default()
+    }
+
+    /// Topics whose creation was acknowledged.
+    pub fn topics(&self) -> usize {
+        self.history.iter().filter(|record| matches!(record.what, What::Topic(_))).count()
+    }
+
+    /// The leader of the newest term.
+    pub fn leader(&self) -> Option<&Process> {
+        let leading = self.processes.values().filter_map(|one| Some((one.office.as_ref()?.epoch, one)));
+        leading.max_by_key(|(epoch, _)| *epoch).map(|(_, one)| one)
+    }
+
+    /// The newest set of voters, committed or not, as the leader knows it.
+    pub fn newest_voters(&self) -> BTreeSet<Voter> {
+        let led = self.leader().and_then(|leader| self.disk_of(leader)?.voters());
+        led.map_or_else(|| self.committed_voters(), |voters| (**voters).clone())
+    }
+
+    /// Does this voter run, and is it caught up as far as the leader, if there is one, can tell?
+    pub fn is_healthy(&self, voter: &Voter) -> bool {
+        let Some(process) = self.processes.get(&voter.node).filter(|process| process.controller) else {
+            return false;
+        };
+        let is_same = self.disk_of(process).is_some_and(|disk| disk.directory == voter.directory);
+        let office = self.leader().and_then(|leader| leader.office.as_ref());
+        let is_caught_up = office.is_none_or(|office| {
+            let caught_up = office.followers.get(voter).and_then(|follower| follower.caught_up);
+            process.office.is_some()
+                || caught_up.is_some_and(|at| self.now.saturating_sub(at) < FETCH_TIMEOUT)
+        });
+        is_same && is_caught_up
+    }
+
+    /// How many of these voters are healthy.
+    pub fn healthy<'a>(&self, voters: impl IntoIterator<Item = &'a Voter>) -> usize {
+        voters.into_iter().filter(|voter| self.is_healthy(voter)).count()
+    }
+
+    /// Every process and what is on its disk, for people.
+    pub fn picture(&self) -> Vec<String> {
+        let of = |process: &Process| {
+            let Some(disk) = self.disk_of(process) else {
+                return format!("node {} has no disk", process.node);
+            };
+            let voters: Vec<_> =
+                disk.voters().iter().flat_map(|all| all.iter().map(ToString::to_string)).collect();
+            format!(
+                "node {} (directory {}): leads {}, controller {}, term {}, {} records, knows the voters {}",
+                process.node,
+                disk.directory,
+                process.office.is_some(),
+                process.controller,
+                disk.epoch,
+                disk.log.len(),
+                voters.join(", ")
+            )
+        };
+        self.processes.values().map(of).collect()
+    }
+
+    /// Time passes.
+    pub fn step(&mut self, now: u64, dice: &mut Dice) {
+        self.now = now;
+        self.resign();
+        self.fetch(dice);
+        self.commit();
+        self.elect(dice);
+        self.register();
+        self.create_topics(dice);
+    }
+
+    /// Leaders that lost their followers, or left the quorum, give up their office.
+    fn resign(&mut self) {
+        let ends: Vec<NodeId> =
+            self.leaders().filter(|leader| self.must_resign(leader)).map(|one| one.node).collect();
+        for node in ends {
+            self.said.push(format!("node {node} gives up its office"));
+            self.end_office(node);
+        }
+    }
+
+    fn end_office(&mut self, node: NodeId) {
+        let now = self.now;
+        if let Some(process) = self.processes.get_mut(&node) {
+            process.office = None;
+            process.fetched = Some(now);
+            process.has_all = false;
+        }
+    }
+
+    fn leaders(&self) -> impl Iterator<Item = &Process> {
+        self.processes.values().filter(|process| process.office.is_some())
+    }
+
+    fn must_resign(&self, leader: &Process) -> bool {
+        let (Some(office), Some(disk), Some(own)) =
+            (&leader.office, self.disk_of(leader), self.voter_of(leader))
+        else {
+            return true;
+        };
+        let Some(voters) = disk.voters() else { return true };
+        let is_committed = office.committed >= disk.log.len();
+        if !voters.contains(&own) && is_committed {
+            return true;
+        }
+        let heard = voters.iter().filter(|voter| {
+            **voter == own
+                || office
+                    .followers
+                    .get(voter)
+                    .is_some_and(|follower| self.now.saturating_sub(follower.fetched) <= OFFICE_TIMEOUT)
+        });
+        self.now.saturating_sub(office.since) > OFFICE_TIMEOUT && heard.count() < majority(voters.len())
+    }
+
+    /// Everybody copies from the newest leader, and cuts off what it does not have.
+    fn fetch(&mut self, dice: &mut Dice) {
+        let nodes: Vec<NodeId> =
+            self.processes.values().filter(|one| one.office.is_none()).map(|one| one.node).collect();
+        for node in nodes {
+            if dice.chance(900) {
+                self.fetch_one(node, dice);
+            }
+        }
+    }
+
+    fn fetch_one(&mut self, node: NodeId, dice: &mut Dice) {
+        let Some(leader) = self.leader().map(|leader| leader.node) else { return };
+        let (Some(from), Some(to)) = (self.processes.get(&leader), self.processes.get(&node)) else { return };
+        let (Some(office), Some(source), Some(own)) = (&from.office, self.disk_of(from), self.voter_of(to))
+        else {
+            return;
+        };
+        let (epoch, has) = (office.epoch, source.log.len());
+        let Some(target) = self.disk_of(to) else { return };
+        if target.epoch > epoch {
+            // Somebody knows of a newer term: this one is over.
+            self.end_office(leader);
+            return;
+        }
+        let shared = shared(&source.log, &target.log);
+        let upto = if dice.chance(150) { has.min(shared + 1) } else { has };
+        let new: Vec<Record> = source.log[shared..upto].to_vec();
+        let cut = target.log.len() - shared;
+        let disk_name = to.disk.clone();
+        if cut > 0 {
+            self.said.push(format!("node {node} cuts {cut} records off its log to follow node {leader}"));
+        }
+        if let Some(disk) = self.disks.get_mut(&disk_name) {
+            disk.log.truncate(shared);
+            disk.log.extend(new);
+            if disk.epoch < epoch {
+                disk.epoch = epoch;
+                disk.voted = None;
+            }
+        }
+        let now = self.now;
+        if let Some(process) = self.processes.get_mut(&node) {
+            process.fetched = Some(now);
+            process.has_all = upto == has;
+        }
+        if let Some(office) = self.processes.get_mut(&leader).and_then(|leader| leader.office.as_mut()) {
+            let follower =
+                office.followers.entry(own).or_insert(Follower { has: 0, fetched: now, caught_up: None });
+            follower.has = upto;
+            follower.fetched = now;
+            if upto == has {
+                follower.caught_up = Some(now);
+            }
+        }
+    }
+
+    /// What a majority of the newest voters has is committed, if any of it is of this term.
+    fn commit(&mut self) {
+        let leaders: Vec<NodeId> = self.leaders().map(|leader| leader.node).collect();
+        for node in leaders {
+            let Some(upto) = self.committable(node) else { continue };
+            let Some(process) = self.processes.get_mut(&node) else { continue };
+            if let Some(office) = process.office.as_mut() {
+                office.committed = office.committed.max(upto);
+            }
+            self.remember(node, upto);
+        }
+    }
+
+    fn committable(&self, node: NodeId) -> Option<usize> {
+        let leader = self.processes.get(&node)?;
+        let (office, disk, own) = (leader.office.as_ref()?, self.disk_of(leader)?, self.voter_of(leader)?);
+        let voters = disk.voters()?;
+        let mut has: Vec<usize> = voters
+            .iter()
+            .map(|voter| match office.followers.get(voter) {
+                _ if *voter == own => disk.log.len(),
+                Some(follower) => follower.has,
+                None => 0,
+            })
+            .collect();
+        has.sort_unstable_by(|a, b| b.cmp(a));
+        let upto = *has.get(majority(has.len()) - 1)?;
+        let is_of_this_term = upto > 0 && disk.log.get(upto - 1)?.epoch == office.epoch;
+        (is_of_this_term && upto > office.committed).then_some(upto)
+    }
+
+    /// Adds to the history, and checks that it is never rewritten.
+    fn remember(&mut self, node: NodeId, upto: usize) {
+        let Some(disk) = self.processes.get(&node).and_then(|leader| self.disk_of(leader)) else { return };
+        let log = disk.log[..upto].to_vec();
+        for (index, record) in
+            log.into_iter().enumerate().skip(self.history.len().min(upto).saturating_sub(1))
+        {
+            match self.history.get(index) {
+                Some(known) if *known != record => {
+                    self.fail(format!(
+                        "node {node} committed {record:?} at {index}, where {known:?} had been committed"
+                    ));
+                    return;
+                }
+                Some(_) => {}
+                None => self.add_to_history(record),
+            }
+        }
+    }
+
+    fn add_to_history(&mut self, record: Record) {
+        if let What::Voters(new) = &record.what {
+            let old = self.committed_voters();
+            let changes = old.symmetric_difference(new).count();
+            let names: Vec<_> = new.iter().map(|voter| voter.node.to_string()).collect();
+            self.said.push(format!("the voters are {}", names.join(", ")));
+            if !old.is_empty() && changes > 1 {
+                self.fail(format!("{changes} voters changed at once"));
+            }
+        }
+        match &record.what {
+            What::Registered(node) => drop(self.registered.insert(*node)),
+            What::Unregistered(node) => drop(self.registered.remove(node)),
+            What::Metadata(level) => self.raise(*level),
+            What::Leader(_) | What::Voters(_) | What::Topic(_) => {}
+        }
+        self.history.push(record);
+    }
+
+    /// Brokers register when they start, and serve once they know everything. One that serves does not register again.
+    fn register(&mut self) {
+        let brokers: Vec<_> = self.processes.values().filter(|one| one.broker).cloned().collect();
+        for broker in brokers {
+            let node = broker.node;
+            let is_known = self.registered.contains(&node);
+            if broker.serves.is_some() {
+                self.heard.insert(node, self.now);
+                if !is_known {
+                    self.fail(format!("broker {node} serves, and was unregistered"));
+                }
+            } else if !is_known {
+                self.request_registration(node);
+            } else if broker.has_all || broker.office.is_some_and(|office| office.committed > 0) {
+                let now = self.now;
+                self.said.push(format!("broker {node} serves"));
+                if let Some(process) = self.processes.get_mut(&node) {
+                    process.serves = Some(now);
+                }
+            }
+        }
+    }
+
+    fn raise(&mut self, level: i16) {
+        self.level = level;
+        self.said.push(format!("the metadata version has level {level}"));
+        let old = self.processes.values().find(|process| process.understands < level).map(|one| one.node);
+        if let Some(node) = old {
+            self.fail(format!("node {node} runs, and cannot read metadata of level {level}"));
+        }
+    }
+
+    /// UpdateFeatures, for the metadata version.
+    pub fn set_metadata(&mut self, level: i16) -> Result<Pending, Refused> {
+        let (disk, epoch) = self.open_for_records().ok_or(Refused::NoLeader)?;
+        Ok(self.write(&disk, epoch, What::Metadata(level)))
+    }
+
+    fn request_registration(&mut self, node: NodeId) {
+        let Some((disk, epoch)) = self.open_for_records() else { return };
+        if !self.is_registered_or_will_be(node) {
+            self.write(&disk, epoch, What::Registered(node));
+        }
+    }
+
+    /// Does the leader know the broker? Its log goes further than what is committed.
+    fn is_registered_or_will_be(&self, node: NodeId) -> bool {
+        let log = self.leader().and_then(|leader| self.disk_of(leader)).map_or(&[][..], |disk| &disk.log);
+        let uncommitted = log.get(self.history.len()..).unwrap_or_default();
+        let newest = uncommitted.iter().rev().find_map(|record| match &record.what {
+            What::Registered(one) if *one == node => Some(true),
+            What::Unregistered(one) if *one == node => Some(false),
+            _ => None,
+        });
+        newest.unwrap_or_else(|| self.registered.contains(&node))
+    }
+
+    /// A leader that took office for good: its disk and term.
+    fn open_for_records(&self) -> Option<(String, u32)> {
+        let leader = self.leader()?;
+        let office = leader.office.as_ref().filter(|office| office.committed > 0)?;
+        Some((leader.disk.clone(), office.epoch))
+    }
+
+    fn write(&mut self, disk: &str, epoch: u32, what: What) -> Pending {
+        let mut index = 0;
+        if let Some(disk) = self.disks.get_mut(disk) {
+            index = disk.log.len();
+            disk.log.push(Record { epoch, what });
+        }
+        Pending { index, epoch }
+    }
+
+    /// Which brokers are registered, and which of them do not serve. A broker that died is missed after a while only.
+    pub fn registered(&self) -> BTreeMap<NodeId, bool> {
+        let is_fenced = |node: &NodeId| match self.processes.get(node) {
+            Some(process) => process.serves.is_none(),
+            None => self.heard.get(node).is_none_or(|at| self.now.saturating_sub(*at) > SESSION_TIMEOUT),
+        };
+        self.registered.iter().map(|node| (*node, is_fenced(node))).collect()
+    }
+
+    /// UnregisterBroker.
+    pub fn unregister(&mut self, node: NodeId) -> Result<Pending, Refused> {
+        let (disk, epoch) = self.open_for_records().ok_or(Refused::NoLeader)?;
+        if !self.is_registered_or_will_be(node) {
+            return Err(Refused::NotFound);
+        }
+        Ok(self.write(&disk, epoch, What::Unregistered(node)))
+    }
+
+    fn elect(&mut self, dice: &mut Dice) {
+        let candidates: Vec<NodeId> =
+            self.processes.values().filter(|one| self.could_stand(one)).map(|one| one.node).collect();
+        for node in candidates {
+            if dice.chance(150) {
+                self.stand(node, dice);
+            }
+        }
+    }
+
+    /// Is it a voter that has not heard from a leader for too long?
+    fn could_stand(&self, process: &Process) -> bool {
+        let Some(own) = self.voter_of(process) else { return false };
+        let votes = self.disk_of(process).and_then(Disk::voters).is_some_and(|voters| voters.contains(&own));
+        process.controller && process.office.is_none() && votes && self.is_lonely(process)
+    }
+
+    fn is_lonely(&self, process: &Process) -> bool {
+        self.now.saturating_sub(process.fetched.unwrap_or(process.since)) > FETCH_TIMEOUT
+    }
+
+    fn stand(&mut self, node: NodeId, dice: &mut Dice) {
+        let Some(process) = self.processes.get(&node) else { return };
+        let (Some(disk), Some(own)) = (self.disk_of(process), self.voter_of(process)) else { return };
+        let Some(voters) = disk.voters().cloned() else { return };
+        // Whoever refuses tells the newest term it knows.
+        let told = voters.iter().filter_map(|voter| self.disk_of(self.processes.get(&voter.node)?));
+        let epoch = told.map(|disk| disk.epoch).chain([disk.epoch]).max().unwrap_or_default() + 1;
+        let reach = disk.reach();
+        let granting: Vec<Voter> = voters
+            .iter()
+            .copied()
+            .filter(|voter| *voter == own || (dice.chance(900) && self.would_grant(voter, epoch, reach)))
+            .collect();
+        let wins = granting.len() >= majority(voters.len());
+        // Without the hope of a majority a candidate does not raise the term, but for lost messages.
+        if !wins && !dice.chance(50) {
+            return;
+        }
+        for voter in &granting {
+            let Some(disk) = self.processes.get(&voter.node).map(|one| one.disk.clone()) else { continue };
+            if let Some(disk) = self.disks.get_mut(&disk) {
+                disk.epoch = epoch;
+                disk.voted = Some(own);
+            }
+        }
+        if wins {
+            self.take_office(own, epoch, &voters);
+        }
+    }
+
+    fn would_grant(&self, voter: &Voter, epoch: u32, reach: (u32, usize)) -> bool {
+        let Some(process) = self.processes.get(&voter.node) else { return false };
+        let Some(disk) = self.disk_of(process) else { return false };
+        // A replica that was formatted anew has another directory, and does not answer for the old one.
+        let is_same = disk.directory == voter.directory && process.controller;
+        let is_free = disk.epoch < epoch && process.office.is_none() && self.is_lonely(process);
+        is_same && is_free && disk.reach() <= reach
+    }
+
+    fn take_office(&mut self, own: Voter, epoch: u32, voters: &Voters) {
+        self.said.push(format!("node {} leads, term {epoch}", own.node));
+        let Some(disk_name) = self.processes.get(&own.node).map(|one| one.disk.clone()) else { return };
+        let history = self.history.len();
+        let Some(disk) = self.disks.get_mut(&disk_name) else { return };
+        let keeps = disk.log.len() >= history && disk.log[..history] == self.history[..];
+        let had = disk.log.len();
+        disk.log.push(Record { epoch, what: What::Leader(own) });
+        if !disk.log.iter().any(|record| matches!(record.what, What::Voters(_))) {
+            disk.log.push(Record { epoch, what: What::Voters(Arc::clone(voters)) });
+        }
+        if let Some(process) = self.processes.get_mut(&own.node) {
+            process.office =
+                Some(Office { epoch, since: self.now, committed: 0, followers: BTreeMap::new() });
+        }
+        if !keeps {
+            self.fail(format!(
+                "node {} leads with {had} records, and lacks some of the {history} that are committed: \
+                 acknowledged metadata is lost",
+                own.node
+            ));
+        }
+    }
+
+    /// A client creates topics now and then.
+    fn create_topics(&mut self, dice: &mut Dice) {
+        if !self.has_clients || !dice.chance(30) {
+            return;
+        }
+        let Some((disk, epoch)) = self.open_for_records() else { return };
+        self.topics += 1;
+        self.write(&disk, epoch, What::Topic(self.topics));
+    }
+
+    /// Does a controller take part, so that it calls itself ready?
+    pub fn is_ready(&self, node: NodeId) -> bool {
+        let Some(process) = self.processes.get(&node) else { return false };
+        if process.broker {
+            return process.serves.is_some();
+        }
+        match &process.office {
+            Some(office) => office.committed > 0,
+            None => {
+                process.has_all
+                    && process.fetched.is_some_and(|fetched| self.now.saturating_sub(fetched) < FETCH_TIMEOUT)
+            }
+        }
+    }
+
+    /// What a leader says about the quorum. More than one may think that it leads.
+    pub fn describe(&self, dice: &mut Dice) -> Option<QuorumView> {
+        let all: Vec<_> = self.leaders().collect();
+        let leader = if dice.chance(900) { self.leader()? } else { *dice.pick(&all)? };
+        let (office, disk) = (leader.office.as_ref()?, self.disk_of(leader)?);
+        if office.committed == 0 {
+            return None;
+        }
+        let own = self.voter_of(leader)?;
+        let voters = disk.voters()?;
+        let replica = |voter: &Voter| {
+            let follower = office.followers.get(voter);
+            let behind = match follower {
+                _ if *voter == own => Some(0),
+                follower => follower.and_then(|one| one.caught_up).map(|at| self.now.saturating_sub(at)),
+            };
+            Replica {
+                node: voter.node,
+                directory: Some(voter.directory),
+                takes_part: *voter == own || follower.is_some(),
+                behind: behind.map(Duration::from_millis),
+            }
+        };
+        let lingering = |follower: &Follower| self.now.saturating_sub(follower.fetched) < OBSERVER_LINGERS;
+        let mut observers: Vec<_> = office
+            .followers
+            .iter()
+            .filter(|(voter, follower)| !voters.contains(voter) && lingering(follower))
+            .map(|(voter, _)| replica(voter))
+            .collect();
+        if !voters.contains(&own) {
+            observers.push(replica(&own));
+        }
+        Some(QuorumView {
+            leader: own.node,
+            epoch: i32::try_from(office.epoch).unwrap_or(i32::MAX),
+            stable_for: Duration::from_millis(self.now.saturating_sub(office.since)),
+            voters: voters.iter().map(replica).collect(),
+            observers,
+            is_dynamic: true,
+            is_committed: office.committed >= disk.log.len(),
+            metadata_level: Some(self.level),
+            features: [("kraft.version".to_owned(), 1), ("metadata.version".to_owned(), self.level)].into(),
+        })
+    }
+
+    /// Can a change of the voters be made now? Gives the leader's disk, term and voters.
+    fn open_for_change(&self) -> Result<(String, u32, Voters), Refused> {
+        let leader = self.leader().ok_or(Refused::NoLeader)?;
+        let office = leader.office.as_ref().ok_or(Refused::NoLeader)?;
+        let disk = self.disk_of(leader).ok_or(Refused::NoLeader)?;
+        let last = disk.log.iter().rposition(|record| matches!(record.what, What::Voters(_)));
+        if office.committed == 0 || last.is_some_and(|last| last >= office.committed) {
+            return Err(Refused::Busy);
+        }
+        Ok((leader.disk.clone(), office.epoch, disk.voters().cloned().ok_or(Refused::NoLeader)?))
+    }
+
+    /// AddRaftVoter. Returns where in the log the change is: it is made when that is committed.
+    pub fn add(&mut self, voter: Voter) -> Result<Pending, Refused> {
+        let (disk, epoch, voters) = self.open_for_change()?;
+        if voters.iter().any(|one| one.node == voter.node) {
+            return Err(Refused::Duplicate);
+        }
+        let office = self.leader().and_then(|leader| leader.office.as_ref()).ok_or(Refused::NoLeader)?;
+        // Kafka's own measure is lenient: caught up once, and fetched not long ago.
+        let is_fit = office.followers.get(&voter).is_some_and(|follower| follower.caught_up.is_some())
+            && self.processes.get(&voter.node).is_some_and(|process| process.controller);
+        if !is_fit {
+            return Err(Refused::Behind);
+        }
+        let mut new = (*voters).clone();
+        new.insert(voter);
+        Ok(self.write_voters(&disk, epoch, new))
+    }
+
+    /// RemoveRaftVoter.
+    pub fn remove(&mut self, voter: Voter) -> Result<Pending, Refused> {
+        let (disk, epoch, voters) = self.open_for_change()?;
+        if !voters.contains(&voter) || voters.len() == 1 {
+            return Err(Refused::NotFound);
+        }
+        let mut new = (*voters).clone();
+        new.remove(&voter);
+        Ok(self.write_voters(&disk, epoch, new))
+    }
+
+    fn write_voters(&mut self, disk: &str, epoch: u32, voters: BTreeSet<Voter>) -> Pending {
+        self.write(disk, epoch, What::Voters(Arc::new(voters)))
+    }
+
+    /// Is a change committed? `None` when it can no longer be told.
+    pub fn is_done(&self, pending: &Pending) -> Option<bool> {
+        if let Some(record) = self.history.get(pending.index) {
+            return Some(record.epoch == pending.epoch);
+        }
+        let leader = self.leader()?.office.as_ref()?;
+        (leader.epoch == pending.epoch).then_some(false)
+    }
+}
+
+/// A change that was written, and is not committed yet.
+#[derive(Debug, Clone, Copy)]
+pub struct Pending {
+    index: usize,
+    epoch: u32,
+}
+
+/// How much of two logs is the same, as Kafka sees it: by terms of office.
+fn shared(one: &[Record], other: &[Record]) -> usize {
+    let common = one.iter().zip(other).rposition_same();
+    common.map_or(0, |last| last + 1)
+}
+
+/// Finds the last place at which both have the same term.
+trait LastSame {
+    fn rposition_same(self) -> Option<usize>;
+}
+
+impl<'a, I: Iterator<Item = (&'a Record, &'a Record)>> LastSame for I {
+    fn rposition_same(self) -> Option<usize> {
+        self.enumerate().filter(|(_, (one, other))| one.epoch == other.epoch).map(|(index, _)| index).last()
+    }
+}

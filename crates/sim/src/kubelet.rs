@@ -1,0 +1,231 @@
+//! What runs in pods: containers that start late, end in grace and crash, and the launcher that formats disks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use karst_core::ids::{DirectoryId, NodeId};
+use karst_core::membership::Voter;
+use karst_core::names::node_of_pod;
+use karst_core::quorum::InitialControllers;
+use karst_core::world::PodView;
+
+use crate::dice::Dice;
+use crate::kraft::{Disk, Quorum};
+use crate::kubernetes::{ApiServer, Kind};
+
+/// How long things take, in milliseconds: least and most.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// From a pod's creation to its process.
+    pub start: (u64, u64),
+    /// From a pod's deletion to its end.
+    pub grace: (u64, u64),
+    /// From a crash to the next start.
+    pub restart: (u64, u64),
+}
+
+/// A pod as its kubelet knows it.
+#[derive(Debug, Clone)]
+struct Container {
+    node: NodeId,
+    /// When it is to start, while it does not run.
+    starts: Option<u64>,
+    /// When it is gone, once it is to end.
+    ends: Option<u64>,
+    /// Has its process been stopped?
+    is_stopped: bool,
+}
+
+/// All kubelets.
+#[derive(Debug, Clone)]
+pub struct Kubelet {
+    containers: BTreeMap<String, Container>,
+    /// How long things take.
+    pub pace: Pace,
+    /// Directory ids that took part in the quorum, and whose disk is lost.
+    pub retired: BTreeSet<DirectoryId>,
+}
+
+impl Kubelet {
+    /// Kubelets that are this fast.
+    pub fn new(pace: Pace) -> Self {
+        Self { containers: BTreeMap::new(), pace, retired: BTreeSet::new() }
+    }
+
+    /// Time passes.
+    pub fn step(&mut self, now: u64, api: &mut ApiServer, quorum: &mut Quorum, dice: &mut Dice) {
+        let pods: Vec<Arc<PodView>> = api.pods().cloned().collect();
+        for pod in &pods {
+            self.step_pod(now, pod, api, quorum, dice);
+        }
+        for uid in api.collect_garbage() {
+            self.lose_disk(&uid, quorum);
+        }
+    }
+
+    fn step_pod(
+        &mut self,
+        now: u64,
+        pod: &PodView,
+        api: &mut ApiServer,
+        quorum: &mut Quorum,
+        dice: &mut Dice,
+    ) {
+        let Some(node) = node_of_pod(&pod.meta.name) else { return };
+        let (start, grace) = (self.pace.start, self.pace.grace);
+        let container = self.containers.entry(pod.meta.uid.clone()).or_insert_with(|| Container {
+            node,
+            starts: Some(now + dice.between(start.0, start.1)),
+            ends: None,
+            is_stopped: false,
+        });
+        if pod.meta.deleting {
+            let ends = *container.ends.get_or_insert_with(|| now + dice.between(grace.0, grace.1));
+            // The process ends first, some time before the pod is gone.
+            if !container.is_stopped && (now >= ends || dice.chance(300)) {
+                container.is_stopped = true;
+                if container.starts.is_none() {
+                    quorum.stop(node);
+                }
+            }
+            if now >= ends {
+                self.containers.remove(&pod.meta.uid);
+                self.lose_disk(&pod.meta.uid, quorum);
+                api.end_pod(&pod.meta.name);
+            }
+            return;
+        }
+        if container.starts.is_some_and(|starts| now >= starts) && self.start(pod, node, api, quorum, dice) {
+            if let Some(container) = self.containers.get_mut(&pod.meta.uid) {
+                container.starts = None;
+            }
+            api.edit_pod(&pod.meta.name, |pod| pod.phase = "Running".to_owned());
+        }
+        let ready = quorum.is_ready(node) && self.runs(&pod.meta.uid);
+        if ready != pod.ready {
+            let since = Some(crate::sim::timestamp(now));
+            api.edit_pod(&pod.meta.name, |pod| {
+                pod.ready = ready;
+                pod.since = since;
+            });
+        }
+    }
+
+    fn runs(&self, uid: &str) -> bool {
+        self.containers.get(uid).is_some_and(|container| container.starts.is_none() && !container.is_stopped)
+    }
+
+    /// Starts what is in the pod, if its claim, its settings and its certificate are there.
+    fn start(
+        &mut self,
+        pod: &PodView,
+        node: NodeId,
+        api: &mut ApiServer,
+        quorum: &mut Quorum,
+        dice: &mut Dice,
+    ) -> bool {
+        if !has_secrets(api, pod) {
+            return false;
+        }
+        let Some(settings) = api.settings(&pod.meta.name).cloned() else { return false };
+        let disk = match api.volume(&pod.meta.uid) {
+            None => pod.meta.uid.clone(),
+            Some(claim) => match api.claim(claim).filter(|claim| !claim.meta.deleting) {
+                Some(claim) => claim.meta.uid.clone(),
+                None => return false,
+            },
+        };
+        let has_role = |role: &str| {
+            let config = settings.get("server.config").map_or("", String::as_str);
+            let roles = config.lines().find_map(|line| line.strip_prefix("process.roles="));
+            roles.is_some_and(|roles| roles.split(',').any(|one| one.trim() == role))
+        };
+        let (controller, broker) = (has_role("controller"), has_role("broker"));
+        if !quorum.disks.contains_key(&disk) {
+            let formatted = self.format(node, controller, &settings, quorum, dice);
+            quorum.disks.insert(disk.clone(), formatted);
+        }
+        quorum.start(node, &disk, controller, broker, understood_by(pod));
+        if let Some(claim) = api.volume(&pod.meta.uid).and_then(|claim| api.claim(claim)).cloned()
+            && !claim.bound
+        {
+            // It was just seen.
+            let _ = api.edit_claim(&claim.meta.name, &claim.meta.uid, |claim| claim.bound = true);
+        }
+        true
+    }
+
+    /// What the launcher does with an empty disk.
+    fn format(
+        &self,
+        node: NodeId,
+        controller: bool,
+        settings: &BTreeMap<String, String>,
+        quorum: &mut Quorum,
+        dice: &mut Dice,
+    ) -> Disk {
+        let text = |key: &str| settings.get(key).cloned().unwrap_or_default();
+        let cluster = text("cluster.id");
+        let listed = InitialControllers::parse(&text("initial.controllers")).ok();
+        let own = listed.as_ref().and_then(|list| list.get(node)).map(|own| own.directory);
+        if let (Some(list), Some(directory), true, "initial") =
+            (&listed, own, controller, text("storage.format").as_str())
+        {
+            let voters = list.iter().map(|one| Voter { node: one.node, directory: one.directory }).collect();
+            quorum.said.push(format!("node {node} formats its disk as one of the first voters"));
+            if self.retired.contains(&directory) && quorum.broken.is_none() {
+                quorum.broken = Some(format!(
+                    "node {node} lost its disk, and votes under its old directory id {directory} again"
+                ));
+            }
+            return Disk::formatted(directory, cluster, Some(Arc::new(voters)));
+        }
+        quorum.said.push(format!("node {node} formats its disk to join"));
+        loop {
+            if let Some(directory) = DirectoryId::from_bytes(dice.bytes()) {
+                return Disk::formatted(directory, cluster, None);
+            }
+        }
+    }
+
+    /// Is nothing about to start or to end?
+    pub fn is_settled(&self, now: u64) -> bool {
+        let later = |time: Option<u64>| time.is_some_and(|time| time > now);
+        !self.containers.values().any(|container| later(container.starts) || later(container.ends))
+    }
+
+    /// A disk is gone for good.
+    pub fn lose_disk(&mut self, disk: &str, quorum: &mut Quorum) {
+        if let Some(lost) = quorum.disks.remove(disk).filter(Disk::took_part) {
+            self.retired.insert(lost.directory);
+        }
+    }
+
+    /// The process of a node dies, and its container starts again after this long, or after a while.
+    pub fn crash(&mut self, node: NodeId, down: Option<u64>, now: u64, quorum: &mut Quorum, dice: &mut Dice) {
+        let (least, most) = self.pace.restart;
+        let running = self
+            .containers
+            .values_mut()
+            .find(|container| container.node == node && container.ends.is_none() && !container.is_stopped);
+        let Some(container) = running else { return };
+        if container.starts.is_none() {
+            quorum.stop(node);
+        }
+        let starts = now + down.unwrap_or_else(|| dice.between(least, most));
+        container.starts = Some(container.starts.map_or(starts, |before| before.max(starts)));
+    }
+}
+
+/// Is everything there that the pod mounts of Secrets?
+fn has_secrets(api: &ApiServer, pod: &PodView) -> bool {
+    let trust = karst_core::names::trust_secret(crate::scenarios::CLUSTER);
+    [pod.meta.name.as_str(), trust.as_str()].iter().all(|name| api.get(Kind::Secret, name).is_some())
+}
+
+/// The newest metadata version that the Kafka in a pod can read, by its level.
+fn understood_by(pod: &PodView) -> i16 {
+    let version = pod.meta.annotations.get(karst_core::names::KAFKA_VERSION_ANNOTATION);
+    let known = version.and_then(|version| karst_core::versions::find(version));
+    known.and_then(|known| karst_core::versions::metadata_level(known.metadata)).unwrap_or_default()
+}

@@ -1,0 +1,683 @@
+//! The API server: objects with versions, preconditions and watches that lag behind.
+//!
+//! It knows nothing of Kafka. What runs in pods is the business of [`crate::kubelet`].
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
+use karst_api as api;
+use karst_core::digest::Digest;
+use karst_core::objects::{Object, config_digest, service_digest};
+use karst_core::world::{
+    ClaimView, ConfigMapView, Meta, PlainView, PodSetView, PodView, SecretView, ServiceAccountView,
+    ServiceView, WantedPod,
+};
+use serde_json::Value;
+
+/// The kinds of objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// `Kafka`.
+    Kafka,
+    /// `KafkaNodePool`.
+    Pool,
+    /// `StrimziPodSet`.
+    PodSet,
+    /// `Pod`.
+    Pod,
+    /// `ConfigMap`.
+    ConfigMap,
+    /// `Service`.
+    Service,
+    /// `ServiceAccount`.
+    Account,
+    /// `PodDisruptionBudget`.
+    Budget,
+    /// `NetworkPolicy`.
+    Policy,
+    /// `PersistentVolumeClaim`.
+    Claim,
+    /// `Secret`.
+    Secret,
+}
+
+/// All of them. Each has a watch of its own.
+pub const KINDS: [Kind; 11] = [
+    Kind::Kafka,
+    Kind::Pool,
+    Kind::PodSet,
+    Kind::Pod,
+    Kind::ConfigMap,
+    Kind::Service,
+    Kind::Account,
+    Kind::Budget,
+    Kind::Policy,
+    Kind::Claim,
+    Kind::Secret,
+];
+
+/// An object, as far as anybody looks at it.
+#[derive(Debug, Clone)]
+#[allow(missing_docs)]
+pub enum Item {
+    Kafka(Arc<api::Kafka>),
+    Pool(Arc<api::KafkaNodePool>),
+    PodSet(Arc<PodSetView>),
+    Pod(Arc<PodView>),
+    ConfigMap(Arc<ConfigMapView>),
+    Service(Arc<ServiceView>),
+    Account(Arc<ServiceAccountView>),
+    Budget(Arc<PlainView>),
+    Policy(Arc<PlainView>),
+    Claim(Arc<ClaimView>),
+    Secret(Arc<SecretView>),
+}
+
+impl Item {
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Kafka(_) => Kind::Kafka,
+            Self::Pool(_) => Kind::Pool,
+            Self::PodSet(_) => Kind::PodSet,
+            Self::Pod(_) => Kind::Pod,
+            Self::ConfigMap(_) => Kind::ConfigMap,
+            Self::Service(_) => Kind::Service,
+            Self::Account(_) => Kind::Account,
+            Self::Budget(_) => Kind::Budget,
+            Self::Policy(_) => Kind::Policy,
+            Self::Claim(_) => Kind::Claim,
+            Self::Secret(_) => Kind::Secret,
+        }
+    }
+
+    /// Which incarnation it is.
+    pub fn uid(&self) -> &str {
+        match self {
+            Self::Kafka(kafka) => kafka.metadata.uid.as_deref().unwrap_or_default(),
+            Self::Pool(pool) => pool.metadata.uid.as_deref().unwrap_or_default(),
+            other => other.meta().map_or("", |meta| &meta.uid),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Kafka(kafka) => kafka.metadata.name.as_deref().unwrap_or_default(),
+            Self::Pool(pool) => pool.metadata.name.as_deref().unwrap_or_default(),
+            other => other.meta().map_or("", |meta| &meta.name),
+        }
+    }
+
+    fn meta(&self) -> Option<&Meta> {
+        match self {
+            Self::Kafka(_) | Self::Pool(_) => None,
+            Self::PodSet(set) => Some(&set.meta),
+            Self::Pod(pod) => Some(&pod.meta),
+            Self::ConfigMap(map) => Some(&map.meta),
+            Self::Service(service) => Some(&service.meta),
+            Self::Account(account) => Some(&account.meta),
+            Self::Budget(plain) | Self::Policy(plain) => Some(&plain.meta),
+            Self::Claim(claim) => Some(&claim.meta),
+            Self::Secret(secret) => Some(&secret.meta),
+        }
+    }
+
+    fn set_version(&mut self, version: u64) {
+        let text = version.to_string();
+        match self {
+            Self::Kafka(kafka) => Arc::make_mut(kafka).metadata.resource_version = Some(text),
+            Self::Pool(pool) => Arc::make_mut(pool).metadata.resource_version = Some(text),
+            Self::PodSet(set) => Arc::make_mut(set).meta.resource_version = text,
+            Self::Pod(pod) => Arc::make_mut(pod).meta.resource_version = text,
+            Self::ConfigMap(map) => Arc::make_mut(map).meta.resource_version = text,
+            Self::Service(service) => Arc::make_mut(service).meta.resource_version = text,
+            Self::Account(account) => Arc::make_mut(account).meta.resource_version = text,
+            Self::Budget(plain) | Self::Policy(plain) => Arc::make_mut(plain).meta.resource_version = text,
+            Self::Claim(claim) => Arc::make_mut(claim).meta.resource_version = text,
+            Self::Secret(secret) => Arc::make_mut(secret).meta.resource_version = text,
+        }
+    }
+}
+
+/// An object with the version it has.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    /// Its version.
+    pub version: u64,
+    /// The object.
+    pub item: Item,
+}
+
+/// What a watch tells.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// An object is new, or changed.
+    Put(Stored),
+    /// An object is gone.
+    Gone {
+        /// Its kind.
+        kind: Kind,
+        /// Its name.
+        name: String,
+        /// Which one.
+        uid: String,
+    },
+}
+
+/// Why a call did nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The object is another one by now, or has another version.
+    Conflict,
+    /// There is no such object.
+    Missing,
+    /// Something of an earlier life is left.
+    Remains,
+}
+
+/// How often what was made and deleted: an undisturbed run and a disturbed one must agree.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Creations, by kind and name.
+    pub created: BTreeMap<(Kind, String), usize>,
+    /// Deletions.
+    pub deleted: BTreeMap<(Kind, String), usize>,
+}
+
+/// The API server.
+#[derive(Debug, Clone, Default)]
+pub struct ApiServer {
+    objects: BTreeMap<(Kind, String), Stored>,
+    /// What ConfigMaps hold.
+    settings: BTreeMap<String, Arc<BTreeMap<String, String>>>,
+    /// The claim that a pod's metadata is on, by the pod's uid; none when it is the pod's own.
+    volumes: BTreeMap<String, Option<String>>,
+    version: u64,
+    watches: BTreeMap<Kind, VecDeque<(u64, Event)>>,
+    /// For how long at most a watch lags behind, in milliseconds.
+    pub lag: u64,
+    /// What was made and deleted.
+    pub counts: Counts,
+    /// When anything changed last, in milliseconds.
+    pub changed: u64,
+    now: u64,
+    lags: u64,
+}
+
+fn merged<S: serde::Serialize + serde::de::DeserializeOwned>(
+    old: Option<&S>,
+    patch: &Value,
+) -> Result<S, serde_json::Error> {
+    let mut value = old.map(serde_json::to_value).transpose()?.unwrap_or_else(|| serde_json::json!({}));
+    if let (Some(fields), Some(patch)) = (value.as_object_mut(), patch.as_object()) {
+        for (key, new) in patch {
+            if new.is_null() {
+                fields.remove(key);
+            } else {
+                fields.insert(key.clone(), new.clone());
+            }
+        }
+    }
+    serde_json::from_value(value)
+}
+
+impl ApiServer {
+    /// It is this time now, and watches lag behind by this much.
+    pub fn at(&mut self, now: u64, lag: u64) {
+        self.now = now;
+        self.lags = lag;
+    }
+
+    fn timestamp(&self) -> Timestamp {
+        crate::sim::timestamp(self.now)
+    }
+
+    fn put(&mut self, mut item: Item) -> Stored {
+        self.version += 1;
+        self.changed = self.now;
+        item.set_version(self.version);
+        let stored = Stored { version: self.version, item };
+        let key = (stored.item.kind(), stored.item.name().to_owned());
+        if !self.objects.contains_key(&key) {
+            *self.counts.created.entry(key.clone()).or_default() += 1;
+        }
+        self.objects.insert(key, stored.clone());
+        self.tell(stored.item.kind(), Event::Put(stored.clone()));
+        stored
+    }
+
+    fn gone(&mut self, kind: Kind, name: &str) {
+        let key = (kind, name.to_owned());
+        if let Some(stored) = self.objects.remove(&key) {
+            self.changed = self.now;
+            *self.counts.deleted.entry(key).or_default() += 1;
+            if kind == Kind::ConfigMap {
+                self.settings.remove(name);
+            }
+            if kind == Kind::Pod {
+                self.volumes.remove(stored.item.uid());
+            }
+            let uid = stored.item.uid().to_owned();
+            self.tell(kind, Event::Gone { kind, name: name.to_owned(), uid });
+        }
+    }
+
+    fn tell(&mut self, kind: Kind, event: Event) {
+        let queue = self.watches.entry(kind).or_default();
+        let due = queue.back().map_or(0, |(due, _)| *due).max(self.now + self.lags);
+        queue.push_back((due, event));
+    }
+
+    /// What the watches tell by now.
+    pub fn told(&mut self) -> Vec<Event> {
+        let mut told = Vec::new();
+        for queue in self.watches.values_mut() {
+            while queue.front().is_some_and(|(due, _)| *due <= self.now) {
+                told.extend(queue.pop_front().map(|(_, event)| event));
+            }
+        }
+        told
+    }
+
+    /// Has every watch told everything?
+    pub fn is_told(&self) -> bool {
+        self.watches.values().all(VecDeque::is_empty)
+    }
+
+    /// Everything there is, as a new list shows it. What was still to be told is in it.
+    pub fn list(&mut self) -> Vec<Stored> {
+        self.watches.clear();
+        self.objects.values().cloned().collect()
+    }
+
+    /// One object.
+    pub fn get(&self, kind: Kind, name: &str) -> Option<&Item> {
+        self.objects.get(&(kind, name.to_owned())).map(|stored| &stored.item)
+    }
+
+    /// All objects of a kind.
+    pub fn all(&self, kind: Kind) -> impl Iterator<Item = &Item> {
+        self.objects
+            .range((kind, String::new())..)
+            .take_while(move |((of, _), _)| *of == kind)
+            .map(|(_, stored)| &stored.item)
+    }
+
+    /// All pods.
+    pub fn pods(&self) -> impl Iterator<Item = &Arc<PodView>> {
+        self.all(Kind::Pod).filter_map(|item| if let Item::Pod(pod) = item { Some(pod) } else { None })
+    }
+
+    /// All claims.
+    pub fn claims(&self) -> impl Iterator<Item = &Arc<ClaimView>> {
+        self.all(Kind::Claim)
+            .filter_map(|item| if let Item::Claim(claim) = item { Some(claim) } else { None })
+    }
+
+    /// All pod sets.
+    pub fn pod_sets(&self) -> impl Iterator<Item = &Arc<PodSetView>> {
+        self.all(Kind::PodSet).filter_map(|item| if let Item::PodSet(set) = item { Some(set) } else { None })
+    }
+
+    /// All pools.
+    pub fn pools(&self) -> impl Iterator<Item = &Arc<api::KafkaNodePool>> {
+        self.all(Kind::Pool).filter_map(|item| if let Item::Pool(pool) = item { Some(pool) } else { None })
+    }
+
+    /// The `Kafka` resource.
+    pub fn kafka(&self) -> Option<&Arc<api::Kafka>> {
+        self.all(Kind::Kafka).find_map(|item| if let Item::Kafka(kafka) = item { Some(kafka) } else { None })
+    }
+
+    /// A pod.
+    pub fn pod(&self, name: &str) -> Option<&Arc<PodView>> {
+        if let Some(Item::Pod(pod)) = self.get(Kind::Pod, name) { Some(pod) } else { None }
+    }
+
+    /// A claim.
+    pub fn claim(&self, name: &str) -> Option<&Arc<ClaimView>> {
+        if let Some(Item::Claim(claim)) = self.get(Kind::Claim, name) { Some(claim) } else { None }
+    }
+
+    /// What a ConfigMap holds.
+    pub fn settings(&self, name: &str) -> Option<&Arc<BTreeMap<String, String>>> {
+        self.settings.get(name)
+    }
+
+    /// The claim that a pod's metadata is on.
+    pub fn volume(&self, uid: &str) -> Option<&String> {
+        self.volumes.get(uid)?.as_ref()
+    }
+
+    /// A user makes a `Kafka` resource.
+    pub fn create_kafka(&mut self, mut kafka: api::Kafka) {
+        self.fill(&mut kafka.metadata);
+        self.put(Item::Kafka(Arc::new(kafka)));
+    }
+
+    /// A user makes a pool.
+    pub fn create_pool(&mut self, mut pool: api::KafkaNodePool) {
+        self.fill(&mut pool.metadata);
+        self.put(Item::Pool(Arc::new(pool)));
+    }
+
+    fn fill(&mut self, meta: &mut ObjectMeta) {
+        meta.namespace = Some(crate::sim::NAMESPACE.to_owned());
+        meta.uid = Some(self.fresh_uid());
+        meta.generation = Some(1);
+    }
+
+    fn fresh_uid(&self) -> String {
+        format!("uid-{}", self.version + 1)
+    }
+
+    /// A user changes the `Kafka` resource.
+    pub fn edit_kafka(&mut self, edit: impl FnOnce(&mut api::Kafka)) {
+        let Some(mut kafka) = self.kafka().cloned() else { return };
+        let inner = Arc::make_mut(&mut kafka);
+        edit(inner);
+        inner.metadata.generation = inner.metadata.generation.map(|generation| generation + 1);
+        self.put(Item::Kafka(kafka));
+    }
+
+    /// A user changes a pool.
+    pub fn edit_pool(&mut self, name: &str, edit: impl FnOnce(&mut api::KafkaNodePool)) {
+        let Some(Item::Pool(pool)) = self.get(Kind::Pool, name) else { return };
+        let mut pool = Arc::clone(pool);
+        let inner = Arc::make_mut(&mut pool);
+        edit(inner);
+        inner.metadata.generation = inner.metadata.generation.map(|generation| generation + 1);
+        self.put(Item::Pool(pool));
+    }
+
+    /// A user deletes a pool. With a finalizer it stays until that is removed.
+    pub fn delete_pool(&mut self, name: &str) {
+        let now = self.timestamp();
+        let has_finalizer = matches!(self.get(Kind::Pool, name), Some(Item::Pool(pool))
+            if pool.metadata.finalizers.as_ref().is_some_and(|all| !all.is_empty()));
+        if has_finalizer {
+            self.edit_pool(name, |pool| {
+                pool.metadata.deletion_timestamp.get_or_insert(Time(now));
+            });
+        } else {
+            self.gone(Kind::Pool, name);
+        }
+    }
+
+    /// Somebody changes a pod's view: a user its annotations, the kubelet its state.
+    pub fn edit_pod(&mut self, name: &str, edit: impl FnOnce(&mut PodView)) -> Option<Stored> {
+        let mut pod = Arc::clone(self.pod(name)?);
+        edit(Arc::make_mut(&mut pod));
+        Some(self.put(Item::Pod(pod)))
+    }
+
+    /// Somebody changes a pod set's annotations.
+    pub fn edit_set(&mut self, name: &str, edit: impl FnOnce(&mut PodSetView)) -> Option<Stored> {
+        let Some(Item::PodSet(set)) = self.get(Kind::PodSet, name) else { return None };
+        let mut set = Arc::clone(set);
+        edit(Arc::make_mut(&mut set));
+        Some(self.put(Item::PodSet(set)))
+    }
+
+    /// Merges into a status, under the precondition that the version is this one, if one is given.
+    pub fn patch_status(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        version: Option<&str>,
+        patch: &Value,
+    ) -> Result<Stored, Refusal> {
+        let stored = self.objects.get(&(kind, name.to_owned())).ok_or(Refusal::Missing)?;
+        if version.is_some_and(|version| version != stored.version.to_string()) {
+            return Err(Refusal::Conflict);
+        }
+        let item = match &stored.item {
+            Item::Kafka(kafka) => {
+                let mut kafka = Arc::clone(kafka);
+                let new = merged(kafka.status.as_ref(), patch).map_err(|_| Refusal::Conflict)?;
+                Arc::make_mut(&mut kafka).status = Some(new);
+                Item::Kafka(kafka)
+            }
+            Item::Pool(pool) => {
+                let mut pool = Arc::clone(pool);
+                let new = merged(pool.status.as_ref(), patch).map_err(|_| Refusal::Conflict)?;
+                Arc::make_mut(&mut pool).status = Some(new);
+                Item::Pool(pool)
+            }
+            _ => return Err(Refusal::Missing),
+        };
+        Ok(self.put(item))
+    }
+
+    /// Writes what a pod set reports.
+    pub fn report_set(&mut self, name: &str, status: &api::StrimziPodSetStatus) -> Result<Stored, Refusal> {
+        self.edit_set(name, |set| set.status = Some(status.clone())).ok_or(Refusal::Missing)
+    }
+
+    /// Sets a pool's finalizers, under the precondition that the version is this one.
+    pub fn set_finalizers(
+        &mut self,
+        name: &str,
+        version: Option<&str>,
+        finalizers: Vec<String>,
+    ) -> Result<Option<Stored>, Refusal> {
+        let stored = self.objects.get(&(Kind::Pool, name.to_owned())).ok_or(Refusal::Missing)?;
+        if version.is_some_and(|version| version != stored.version.to_string()) {
+            return Err(Refusal::Conflict);
+        }
+        let Item::Pool(pool) = &stored.item else { return Err(Refusal::Missing) };
+        let mut pool = Arc::clone(pool);
+        let is_free = finalizers.is_empty();
+        Arc::make_mut(&mut pool).metadata.finalizers = (!is_free).then_some(finalizers);
+        if is_free && pool.metadata.deletion_timestamp.is_some() {
+            self.gone(Kind::Pool, name);
+            return Ok(None);
+        }
+        Ok(Some(self.put(Item::Pool(pool))))
+    }
+
+    /// Server-side apply: what Karst sets is set, what others added stays.
+    pub fn apply(&mut self, object: Object) -> Option<Stored> {
+        let wanted = object.meta();
+        let name = wanted.name.clone()?;
+        let kind = match &object {
+            Object::ServiceAccount(_) => Kind::Account,
+            Object::Service(_) => Kind::Service,
+            Object::ConfigMap(_) => Kind::ConfigMap,
+            Object::Budget(_) => Kind::Budget,
+            Object::Policy(_) => Kind::Policy,
+            Object::Claim(_) => Kind::Claim,
+            Object::PodSet(_) => Kind::PodSet,
+        };
+        let old = self.get(kind, &name).cloned();
+        let meta = self.applied_meta(wanted, old.as_ref().and_then(Item::meta));
+        let item = match object {
+            Object::ServiceAccount(_) => Item::Account(Arc::new(ServiceAccountView { meta })),
+            Object::Service(service) => {
+                Item::Service(Arc::new(ServiceView { meta, digest: service_digest(&service).ok() }))
+            }
+            Object::ConfigMap(map) => {
+                let data = map.data.unwrap_or_default();
+                let digest = config_digest(Some(&data)).ok();
+                let storage_format = data.get("storage.format").cloned();
+                self.settings.insert(name, Arc::new(data));
+                Item::ConfigMap(Arc::new(ConfigMapView { meta, digest, storage_format }))
+            }
+            Object::Budget(budget) => {
+                Item::Budget(Arc::new(PlainView { meta, digest: Digest::of(&budget.spec).ok() }))
+            }
+            Object::Policy(policy) => {
+                Item::Policy(Arc::new(PlainView { meta, digest: Digest::of(&policy.spec).ok() }))
+            }
+            // Of a claim that exists only the metadata changes.
+            Object::Claim(claim) => Item::Claim(Arc::new(match old {
+                Some(Item::Claim(old)) => ClaimView { meta, ..(*old).clone() },
+                _ => new_claim(meta, claim),
+            })),
+            Object::PodSet(set) => {
+                let digest = Digest::of(&set.spec).ok();
+                let pods = set.spec.pods.iter().filter_map(wanted_pod).collect();
+                let (generation, status) = match old {
+                    Some(Item::PodSet(old)) => {
+                        (old.generation + i64::from(old.digest != digest), old.status.clone())
+                    }
+                    _ => (1, None),
+                };
+                Item::PodSet(Arc::new(PodSetView { meta, generation, pods, digest, status }))
+            }
+        };
+        Some(self.put(item))
+    }
+
+    fn applied_meta(&self, wanted: &ObjectMeta, old: Option<&Meta>) -> Meta {
+        let mut meta = old.cloned().unwrap_or_else(|| Meta {
+            name: wanted.name.clone().unwrap_or_default(),
+            uid: self.fresh_uid(),
+            created: Some(self.timestamp()),
+            ..Meta::default()
+        });
+        meta.labels.extend(wanted.labels.clone().unwrap_or_default());
+        meta.annotations.extend(wanted.annotations.clone().unwrap_or_default());
+        meta.owners = wanted.owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect();
+        meta
+    }
+
+    /// Writes a Secret as a whole: a new one, or in place of the one that was seen.
+    pub fn write_secret(&mut self, secret: Secret) -> Result<Stored, Refusal> {
+        let wanted = &secret.metadata;
+        let name = wanted.name.clone().unwrap_or_default();
+        let old = self.objects.get(&(Kind::Secret, name));
+        if old.map(|old| old.version.to_string()) != wanted.resource_version {
+            return Err(Refusal::Conflict);
+        }
+        let old = old.and_then(|old| old.item.meta()).cloned();
+        let meta = self.applied_meta(wanted, old.as_ref());
+        let data = secret.data.unwrap_or_default().into_iter().map(|(key, bytes)| (key, bytes.0)).collect();
+        Ok(self.put(Item::Secret(Arc::new(SecretView::new(meta, data)))))
+    }
+
+    /// Gives a Secret other owners, if it is still the one that was seen.
+    pub fn own(&mut self, name: &str, uid: &str, owners: Vec<String>) -> Result<Stored, Refusal> {
+        let Some(Item::Secret(secret)) = self.get(Kind::Secret, name) else { return Err(Refusal::Missing) };
+        if secret.meta.uid != uid {
+            return Err(Refusal::Conflict);
+        }
+        let mut secret = Arc::clone(secret);
+        Arc::make_mut(&mut secret).meta.owners = owners;
+        Ok(self.put(Item::Secret(secret)))
+    }
+
+    /// Changes a claim, if it is still the one that was seen.
+    pub fn edit_claim(
+        &mut self,
+        name: &str,
+        uid: &str,
+        edit: impl FnOnce(&mut ClaimView),
+    ) -> Result<Stored, Refusal> {
+        let mut claim = Arc::clone(self.claim(name).ok_or(Refusal::Missing)?);
+        if claim.meta.uid != uid {
+            return Err(Refusal::Conflict);
+        }
+        edit(Arc::make_mut(&mut claim));
+        Ok(self.put(Item::Claim(claim)))
+    }
+
+    /// Creates a pod of a pod set.
+    pub fn create_pod(&mut self, json: &str, owner: &str) -> Result<Stored, Refusal> {
+        let pod: Value = serde_json::from_str(json).map_err(|_| Refusal::Missing)?;
+        let meta: ObjectMeta =
+            serde_json::from_value(pod["metadata"].clone()).map_err(|_| Refusal::Missing)?;
+        let name = meta.name.clone().unwrap_or_default();
+        if self.pod(&name).is_some() {
+            return Err(Refusal::Conflict);
+        }
+        let mut meta = self.applied_meta(&meta, None);
+        meta.owners = vec![owner.to_owned()];
+        let volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+        let claim = volumes.iter().find_map(|one| one["persistentVolumeClaim"]["claimName"].as_str());
+        self.volumes.insert(meta.uid.clone(), claim.map(str::to_owned));
+        let since = Some(self.timestamp());
+        let view = PodView { meta, phase: "Pending".to_owned(), ready: false, since, stuck: None };
+        Ok(self.put(Item::Pod(Arc::new(view))))
+    }
+
+    /// Deletes an object if it is still the one that was seen. Pods end in grace, claims when nobody uses them.
+    pub fn delete(&mut self, kind: Kind, name: &str, uid: &str) -> Result<(), Refusal> {
+        let item = self.get(kind, name).ok_or(Refusal::Missing)?.clone();
+        if item.uid() != uid {
+            return Err(Refusal::Conflict);
+        }
+        match item {
+            Item::Pod(mut pod) => {
+                if !pod.meta.deleting {
+                    Arc::make_mut(&mut pod).meta.deleting = true;
+                    self.put(Item::Pod(pod));
+                }
+            }
+            Item::Claim(mut claim) => {
+                if !claim.meta.deleting {
+                    Arc::make_mut(&mut claim).meta.deleting = true;
+                    self.put(Item::Claim(claim));
+                }
+            }
+            _ => self.gone(kind, name),
+        }
+        Ok(())
+    }
+
+    /// A pod has ended.
+    pub fn end_pod(&mut self, name: &str) {
+        self.gone(Kind::Pod, name);
+    }
+
+    /// Lets deleted claims go that no pod uses, and deletes pods whose pod set is gone. Returns the uids of the claims.
+    pub fn collect_garbage(&mut self) -> Vec<String> {
+        let used: BTreeSet<String> = self.volumes.values().flatten().cloned().collect();
+        let free: Vec<_> = self
+            .claims()
+            .filter(|claim| claim.meta.deleting && !used.contains(&claim.meta.name))
+            .map(|claim| (claim.meta.name.clone(), claim.meta.uid.clone()))
+            .collect();
+        for (name, _) in &free {
+            self.gone(Kind::Claim, name);
+        }
+        let sets: BTreeSet<String> = self.pod_sets().map(|set| set.meta.uid.clone()).collect();
+        let orphans: Vec<_> = self
+            .pods()
+            .filter(|pod| !pod.meta.deleting && !pod.meta.owners.iter().any(|owner| sets.contains(owner)))
+            .map(|pod| (pod.meta.name.clone(), pod.meta.uid.clone()))
+            .collect();
+        for (name, uid) in orphans {
+            // It was just seen.
+            let _ = self.delete(Kind::Pod, &name, &uid);
+        }
+        free.into_iter().map(|(_, uid)| uid).collect()
+    }
+
+    /// Is nothing left of an earlier life?
+    pub fn has_remains(&self) -> bool {
+        self.pod_sets().next().is_some() || self.claims().next().is_some()
+    }
+}
+
+fn new_claim(meta: Meta, claim: PersistentVolumeClaim) -> ClaimView {
+    let spec = claim.spec.unwrap_or_default();
+    let requests = spec.resources.and_then(|resources| resources.requests).unwrap_or_default();
+    ClaimView {
+        meta,
+        requested: requests.get("storage").map(|size| size.0.clone()),
+        class: spec.storage_class_name,
+        selector: spec.selector.and_then(|selector| selector.match_labels),
+        ..ClaimView::default()
+    }
+}
+
+fn wanted_pod(pod: &Value) -> Option<(String, WantedPod)> {
+    let name = pod["metadata"]["name"].as_str()?.to_owned();
+    let revision = karst_core::pods::revision(pod).map(str::to_owned);
+    Some((name, WantedPod { json: Arc::from(pod.to_string()), revision }))
+}

@@ -1,0 +1,391 @@
+//! The operator as a process: a cache that lags behind, passes in the order of the real one, and a life that can end before
+//! or after any call.
+//!
+//! What is decided is decided by the real [`karst_core::plan::plan`] and [`karst_core::podset::plan`]; the order of the calls
+//! is that of the operator's own passes.
+
+mod hands;
+mod kafka;
+mod pods;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use karst_core::ids::Entropy;
+use karst_core::names::ClusterKey;
+use karst_core::plan::{self, Plan};
+use karst_core::world::{Answers, Settings, Trouble, World};
+
+use crate::kubernetes::{Event, Item, Kind, Refusal, Stored};
+use crate::mint::Mint;
+use crate::sim::{Fate, NAMESPACE, Sim, timestamp};
+
+/// As the real one: how often a pass decides anew.
+const ROUNDS: usize = 8;
+/// How soon to look again when the world changed under a decision, in milliseconds.
+const CHANGED: u64 = 100;
+/// How soon after a failure.
+const FAILED: u64 = 1_000;
+
+/// Why a pass goes no further.
+#[derive(Debug)]
+enum End {
+    /// The process died.
+    Crash,
+    /// A call failed.
+    Failed(Failure),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Failure {
+    /// The world is not as it was seen.
+    Changed,
+    /// There is no such object.
+    Missing,
+    /// It was refused, or not answered.
+    Unanswered,
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        if refusal == Refusal::Missing { Self::Missing } else { Self::Changed }
+    }
+}
+
+type Called<T> = Result<T, End>;
+
+/// The operator.
+#[derive(Debug, Clone)]
+pub struct Operator {
+    key: ClusterKey,
+    settings: Arc<Settings>,
+    cache: BTreeMap<(Kind, String), Stored>,
+    /// What Kafka did not do, and how often in a row.
+    troubles: Vec<(Trouble, u32)>,
+    mint: Mint,
+    /// When the cluster is looked at again.
+    due: Option<u64>,
+    due_sets: BTreeMap<String, u64>,
+    /// When it starts again, while it is dead.
+    down: Option<u64>,
+    is_nested: bool,
+    /// When it last called anybody.
+    pub acted: u64,
+}
+
+impl Operator {
+    /// An operator that is about to start.
+    pub fn new(cluster: &str, mint: Mint) -> Self {
+        Self {
+            key: ClusterKey { namespace: NAMESPACE.to_owned(), name: cluster.to_owned() },
+            settings: Arc::new(Settings {
+                operator_version: "0.1.0".to_owned(),
+                node_image: "docker.io/karst/operator:0.1.0".to_owned(),
+                kafka_images: BTreeMap::new(),
+                image_pull_policy: None,
+                image_pull_secrets: Vec::new(),
+                cluster_domain: "cluster.local".to_owned(),
+                network_policies: true,
+                operator_namespace_labels: BTreeMap::new(),
+            }),
+            cache: BTreeMap::new(),
+            troubles: Vec::new(),
+            mint,
+            due: None,
+            due_sets: BTreeMap::new(),
+            down: Some(0),
+            is_nested: false,
+            acted: 0,
+        }
+    }
+
+    /// Is it at work, with nothing to do at once?
+    pub fn is_idle(&self) -> bool {
+        self.down.is_none() && self.due_sets.is_empty()
+    }
+
+    /// A moment of its life.
+    pub fn step(&mut self, sim: &mut Sim) {
+        if let Some(down) = self.down {
+            if sim.now < down {
+                return;
+            }
+            self.start(sim);
+        }
+        self.hear(sim);
+        if self.work(sim).is_err() {
+            self.crash(sim);
+        }
+    }
+
+    fn start(&mut self, sim: &mut Sim) {
+        self.down = None;
+        self.cache = sim
+            .api
+            .list()
+            .into_iter()
+            .map(|stored| ((stored.item.kind(), stored.item.name().to_owned()), stored))
+            .collect();
+        self.due = Some(sim.now);
+        self.due_sets = sim.api.pod_sets().map(|set| (set.meta.name.clone(), sim.now)).collect();
+    }
+
+    fn crash(&mut self, sim: &mut Sim) {
+        sim.tell(|| "operator  dies".to_owned());
+        self.down = Some(sim.now + sim.dice.between(200, 4_000));
+        self.acted = sim.now;
+        self.troubles.clear();
+        self.due = None;
+        self.due_sets.clear();
+        self.cache.clear();
+        self.is_nested = false;
+    }
+
+    /// Takes in what the watches tell.
+    fn hear(&mut self, sim: &mut Sim) {
+        for event in sim.api.told() {
+            match event {
+                Event::Put(stored) => self.learn(stored, sim),
+                Event::Gone { kind, name, uid } => {
+                    let place = (kind, name);
+                    if self.cache.get(&place).is_some_and(|known| known.item.uid() == uid) {
+                        let gone = self.cache.remove(&place);
+                        self.wake(gone.as_ref().map(|gone| &gone.item), sim);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes in an object, unless what is known is newer.
+    fn learn(&mut self, stored: Stored, sim: &mut Sim) {
+        let place = (stored.item.kind(), stored.item.name().to_owned());
+        let is_known = self
+            .cache
+            .get(&place)
+            .is_some_and(|known| known.item.uid() == stored.item.uid() && known.version >= stored.version);
+        if !is_known {
+            self.wake(Some(&stored.item), sim);
+            self.cache.insert(place, stored);
+        }
+    }
+
+    fn wake(&mut self, item: Option<&Item>, sim: &mut Sim) {
+        let soon = sim.now + sim.dice.between(0, 2) * 100;
+        self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+        let set = match item {
+            Some(Item::PodSet(set)) => Some(set.meta.name.clone()),
+            Some(Item::Pod(pod)) => pod.meta.labels.get("strimzi.io/controller-name").cloned(),
+            _ => None,
+        };
+        if let Some(set) = set {
+            self.due_sets.entry(set).or_insert(soon);
+        }
+    }
+
+    fn work(&mut self, sim: &mut Sim) -> Called<()> {
+        self.keep_sets(sim)?;
+        if self.due.is_some_and(|due| due <= sim.now) {
+            self.due = None;
+            let look_again = match self.pass(sim) {
+                Ok(look_again) => look_again,
+                Err(End::Failed(failure)) => Some(pause_after(failure)),
+                Err(End::Crash) => return Err(End::Crash),
+            };
+            let again = look_again.map(|pause| sim.now + pause);
+            self.due = self.due.into_iter().chain(again).min();
+        }
+        Ok(())
+    }
+
+    /// The world moves on, and the other half of the operator with it.
+    fn pause(&mut self, sim: &mut Sim) -> Called<()> {
+        if !sim.faults.interleaves || !sim.dice.chance(250) {
+            return Ok(());
+        }
+        sim.tick();
+        self.hear(sim);
+        if !self.is_nested {
+            self.is_nested = true;
+            self.keep_sets(sim)?;
+            self.is_nested = false;
+        }
+        Ok(())
+    }
+
+    /// One call, with whatever befalls it.
+    fn call<T>(
+        &mut self,
+        sim: &mut Sim,
+        what: impl FnOnce() -> String,
+        does: impl FnOnce(&mut Sim) -> Result<T, Failure>,
+    ) -> Called<T> {
+        self.pause(sim)?;
+        self.acted = sim.now;
+        let fate = sim.fate();
+        let number = sim.calls;
+        match fate {
+            Fate::Fine => sim.tell(|| format!("operator  {number}: {}", what())),
+            fate => sim.tell(|| format!("operator  {number}: {} ({fate:?})", what())),
+        }
+        match fate {
+            Fate::Fine => does(sim).map_err(End::Failed),
+            Fate::CrashBefore => Err(End::Crash),
+            Fate::CrashAfter => {
+                let _ = does(sim);
+                Err(End::Crash)
+            }
+            Fate::Lost => {
+                let _ = does(sim);
+                Err(End::Failed(Failure::Unanswered))
+            }
+            Fate::Refused => Err(End::Failed(Failure::Unanswered)),
+        }
+    }
+
+    fn world(&self, sim: &mut Sim, answers: Answers) -> Option<World> {
+        let mut world = World {
+            key: self.key.clone(),
+            kafka: match self.cache.get(&(Kind::Kafka, self.key.name.clone())) {
+                Some(Stored { item: Item::Kafka(kafka), .. }) => Arc::clone(kafka),
+                _ => return None,
+            },
+            pools: BTreeMap::new(),
+            pod_sets: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            config_maps: BTreeMap::new(),
+            services: BTreeMap::new(),
+            service_accounts: BTreeMap::new(),
+            budgets: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            answers,
+            troubles: self.troubles.iter().map(|(trouble, _)| trouble.clone()).collect(),
+            refused_growth: BTreeMap::new(),
+            settings: Arc::clone(&self.settings),
+            now: timestamp(sim.now),
+            entropy: Entropy(sim.dice.bytes()),
+        };
+        for ((_, name), Stored { item, .. }) in &self.cache {
+            let name = name.clone();
+            match item {
+                Item::Kafka(_) => {}
+                Item::Pool(item) => drop(world.pools.insert(name, Arc::clone(item))),
+                Item::PodSet(item) => drop(world.pod_sets.insert(name, Arc::clone(item))),
+                Item::Pod(item) => drop(world.pods.insert(name, Arc::clone(item))),
+                Item::ConfigMap(item) => drop(world.config_maps.insert(name, Arc::clone(item))),
+                Item::Service(item) => drop(world.services.insert(name, Arc::clone(item))),
+                Item::Account(item) => drop(world.service_accounts.insert(name, Arc::clone(item))),
+                Item::Budget(item) => drop(world.budgets.insert(name, Arc::clone(item))),
+                Item::Policy(item) => drop(world.policies.insert(name, Arc::clone(item))),
+                Item::Claim(item) => drop(world.claims.insert(name, Arc::clone(item))),
+                Item::Secret(item) => drop(world.secrets.insert(name, Arc::clone(item))),
+            }
+        }
+        Some(world)
+    }
+
+    /// One pass of the cluster. Returns when to look again.
+    fn pass(&mut self, sim: &mut Sim) -> Called<Option<u64>> {
+        let mut answers = Answers::default();
+        let mut uncertified = None;
+        for _ in 0..ROUNDS {
+            let Some(world) = self.world(sim, answers.clone()) else { return Ok(None) };
+            sim.plans += 1;
+            let Ok(plan) = plan::plan(&world) else {
+                sim.fail("the plan could not be rendered".to_owned());
+                return Ok(None);
+            };
+            if plan.facts.is_empty() && !plan.certificates.is_empty() && uncertified.is_none() {
+                let mut failures = Vec::new();
+                self.certify(sim, &world, &plan.certificates, &mut failures)?;
+                // What needs no new certificate goes on without.
+                uncertified = pause_after_all(&failures);
+                continue;
+            }
+            if !plan.questions.is_empty() {
+                self.ask(sim, &plan.questions, &mut answers)?;
+                continue;
+            }
+            if plan.facts.is_empty() {
+                let again = self.act(sim, &world, plan)?;
+                return Ok(uncertified.or(again));
+            }
+            self.make_durable(sim, &world, plan)?;
+        }
+        Ok(Some(CHANGED))
+    }
+
+    fn make_durable(&mut self, sim: &mut Sim, world: &World, plan: Plan) -> Called<()> {
+        let mut failures = Vec::new();
+        for fact in &plan.facts {
+            self.note(&mut failures, |own| own.write_fact(sim, world, fact))?;
+        }
+        self.write(sim, plan.objects, &mut failures)?;
+        self.certify(sim, world, &plan.certificates, &mut failures)?;
+        failures.into_iter().next().map_or(Ok(()), |failure| Err(End::Failed(failure)))
+    }
+
+    /// Goes on after a failure, and remembers it; a crash ends everything.
+    fn note(
+        &mut self,
+        failures: &mut Vec<Failure>,
+        does: impl FnOnce(&mut Self) -> Called<()>,
+    ) -> Called<()> {
+        match does(self) {
+            Err(End::Failed(failure)) => failures.push(failure),
+            Err(End::Crash) => return Err(End::Crash),
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, sim: &mut Sim, world: &World, plan: Plan) -> Called<Option<u64>> {
+        let mut failures = Vec::new();
+        self.write(sim, plan.objects, &mut failures)?;
+        for growth in &plan.growths {
+            self.note(&mut failures, |own| own.grow(sim, growth))?;
+        }
+        for removal in &plan.removals {
+            self.note(&mut failures, |own| own.remove(sim, removal))?;
+        }
+        for ownership in &plan.ownerships {
+            self.note(&mut failures, |own| own.own(sim, ownership))?;
+        }
+        for (pool, protection) in &plan.protections {
+            self.note(&mut failures, |own| own.protect(sim, world, pool, *protection))?;
+        }
+        for mark in &plan.marks {
+            self.note(&mut failures, |own| own.mark(sim, mark))?;
+        }
+        for restart in &plan.restarts {
+            self.note(&mut failures, |own| own.restart(sim, restart))?;
+        }
+        for deed in &plan.deeds {
+            self.note(&mut failures, |own| own.ask_kafka_to(sim, world, deed))?;
+        }
+        for annotation in &plan.forgotten {
+            self.note(&mut failures, |own| own.forget(sim, annotation))?;
+        }
+        for (pool, patch) in &plan.pool_statuses {
+            self.note(&mut failures, |own| own.report(sim, Kind::Pool, pool, &patch["status"]))?;
+        }
+        if let Some(patch) = &plan.status {
+            let name = world.key.name.clone();
+            self.note(&mut failures, |own| own.report(sim, Kind::Kafka, &name, &patch["status"]))?;
+        }
+        let regular = plan.look_again.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
+        Ok(pause_after_all(&failures).or(regular))
+    }
+}
+
+fn pause_after(failure: Failure) -> u64 {
+    if failure == Failure::Changed { CHANGED } else { FAILED }
+}
+
+/// How soon after these failures; `None` when there was none.
+fn pause_after_all(failures: &[Failure]) -> Option<u64> {
+    failures.iter().map(|failure| pause_after(*failure)).max()
+}

@@ -1,0 +1,330 @@
+//! What the operator writes and deletes: one call each, under the preconditions of the real one.
+
+use std::sync::Arc;
+
+use karst_core::certificates::{Issue, Ownership, secret_object};
+use karst_core::claims::Growth;
+use karst_core::names::{MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
+use karst_core::objects::Object;
+use karst_core::plan::{Fact, Mark, Protection, Removal};
+use karst_core::rolling::Restart;
+use karst_core::world::World;
+use serde_json::Value;
+
+use super::{Called, End, Failure, Operator};
+use crate::invariants::Stop;
+use crate::kubernetes::{Item, Kind, Stored};
+use crate::sim::Sim;
+
+impl Operator {
+    pub(super) fn write_fact(&mut self, sim: &mut Sim, world: &World, fact: &Fact) -> Called<()> {
+        match fact {
+            Fact::PoolNodes { pool, status } | Fact::PoolCluster { pool, status } => {
+                let Some(resource) = world.pools.get(pool) else { return Ok(()) };
+                let version = resource.metadata.resource_version.as_deref();
+                self.patch_fact(sim, Kind::Pool, pool, version, status)
+            }
+            Fact::Identity { forms: true, .. } if sim.api.has_remains() => Err(End::Failed(Failure::Changed)),
+            Fact::Identity { status, .. } | Fact::Registered { status } => {
+                let version = world.kafka.metadata.resource_version.as_deref();
+                self.patch_fact(sim, Kind::Kafka, &world.key.name, version, status)
+            }
+        }
+    }
+
+    pub(super) fn patch_fact(
+        &mut self,
+        sim: &mut Sim,
+        kind: Kind,
+        name: &str,
+        version: Option<&str>,
+        status: &Value,
+    ) -> Called<()> {
+        let written = self.call(
+            sim,
+            || format!("makes durable {kind:?} {name}: {status}"),
+            |sim| sim.api.patch_status(kind, name, version, status).map_err(Failure::from),
+        )?;
+        self.learn(written, sim);
+        Ok(())
+    }
+
+    /// Makes what is asked for of keys and certificates, and goes on after a failure.
+    pub(super) fn certify(
+        &mut self,
+        sim: &mut Sim,
+        world: &World,
+        issues: &[Issue],
+        failures: &mut Vec<Failure>,
+    ) -> Called<()> {
+        for issue in issues {
+            self.note(failures, |own| own.write_certificates(sim, world, issue))?;
+        }
+        Ok(())
+    }
+
+    /// Of several Secrets that belong together none is written after one that could not be.
+    fn write_certificates(&mut self, sim: &mut Sim, world: &World, issue: &Issue) -> Called<()> {
+        let Some(made) = self.mint.make(issue) else {
+            sim.fail(format!("could not be made: {issue}"));
+            return Ok(());
+        };
+        for write in made {
+            let secret = secret_object(world, issue.pool(), write);
+            let name = secret.metadata.name.clone().unwrap_or_default();
+            let written = self.call(
+                sim,
+                || format!("writes Secret {name}: {issue}"),
+                |sim| sim.api.write_secret(secret).map_err(Failure::from),
+            )?;
+            self.learn(written, sim);
+        }
+        Ok(())
+    }
+
+    pub(super) fn own(&mut self, sim: &mut Sim, ownership: &Ownership) -> Called<()> {
+        let Ownership { secret, uid, owners } = ownership;
+        let owners = owners.iter().map(|owner| owner.uid.clone()).collect();
+        let owned = self.call(
+            sim,
+            || format!("gives Secret {secret} another owner"),
+            |sim| sim.api.own(secret, uid, owners).map_err(Failure::from),
+        )?;
+        self.learn(owned, sim);
+        Ok(())
+    }
+
+    pub(super) fn grow(&mut self, sim: &mut Sim, growth: &Growth) -> Called<()> {
+        let Growth { claim, uid, size } = growth;
+        let grown = self.call(
+            sim,
+            || format!("grows claim {claim} to {size}"),
+            |sim| {
+                let grown = sim.api.edit_claim(claim, uid, |claim| claim.requested = Some(size.clone()));
+                grown.map_err(Failure::from)
+            },
+        );
+        match grown {
+            Ok(grown) => self.learn(grown, sim),
+            Err(End::Failed(Failure::Missing)) => {}
+            Err(end) => return Err(end),
+        }
+        Ok(())
+    }
+
+    pub(super) fn forget(&mut self, sim: &mut Sim, annotation: &str) -> Called<()> {
+        self.call(
+            sim,
+            || format!("takes the annotation {annotation} off"),
+            |sim| {
+                sim.api.edit_kafka(|kafka| {
+                    kafka.metadata.annotations.as_mut().and_then(|all| all.remove(annotation));
+                });
+                Ok(())
+            },
+        )
+    }
+
+    pub(super) fn write(
+        &mut self,
+        sim: &mut Sim,
+        objects: Vec<Object>,
+        failures: &mut Vec<Failure>,
+    ) -> Called<()> {
+        let (sets, mut others): (Vec<_>, Vec<_>) =
+            objects.into_iter().partition(|object| matches!(object, Object::PodSet(_)));
+        // The real ones go out side by side: any can be the first.
+        if sim.faults.interleaves && !others.is_empty() {
+            let first = usize::try_from(sim.dice.roll()).unwrap_or_default() % others.len();
+            others.rotate_left(first);
+        }
+        for object in others {
+            self.note(failures, |own| own.write_one(sim, object))?;
+        }
+        if failures.is_empty() {
+            for object in sets {
+                self.note(failures, |own| own.write_one(sim, object))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_one(&mut self, sim: &mut Sim, object: Object) -> Called<()> {
+        let what = object.describe();
+        let written = self.call(
+            sim,
+            || format!("writes {what}{}", details(&object)),
+            |sim| {
+                if let Object::ConfigMap(map) = &object {
+                    let new = map.data.as_ref().and_then(|data| data.get("storage.format").cloned());
+                    sim.check_settings(map.metadata.name.as_deref().unwrap_or_default(), new.as_ref());
+                }
+                Ok(sim.api.apply(object.clone()))
+            },
+        )?;
+        if let Some(written) = written {
+            self.learn(written, sim);
+        }
+        Ok(())
+    }
+
+    pub(super) fn report(&mut self, sim: &mut Sim, kind: Kind, name: &str, patch: &Value) -> Called<()> {
+        let written = self.call(
+            sim,
+            || format!("reports on {kind:?} {name}{}", said(patch)),
+            |sim| sim.api.patch_status(kind, name, None, patch).map_err(Failure::from),
+        );
+        match written {
+            Ok(written) => self.learn(written, sim),
+            Err(End::Failed(Failure::Missing)) if kind == Kind::Pool => {}
+            Err(end) => return Err(end),
+        }
+        Ok(())
+    }
+
+    pub(super) fn delete(&mut self, sim: &mut Sim, kind: Kind, name: &str, uid: &str) -> Called<()> {
+        self.delete_checked(sim, kind, name, uid, |_| {})
+    }
+
+    pub(super) fn delete_checked(
+        &mut self,
+        sim: &mut Sim,
+        kind: Kind,
+        name: &str,
+        uid: &str,
+        check: impl FnOnce(&mut Sim),
+    ) -> Called<()> {
+        let deleted = self.call(
+            sim,
+            || format!("deletes {kind:?} {name}"),
+            |sim| {
+                let is_same = sim.api.get(kind, name).is_some_and(|item| item.uid() == uid);
+                if is_same {
+                    check(sim);
+                }
+                sim.api.delete(kind, name, uid).map_err(Failure::from)
+            },
+        );
+        if let Err(End::Failed(Failure::Missing)) = deleted { Ok(()) } else { deleted }
+    }
+
+    pub(super) fn remove(&mut self, sim: &mut Sim, removal: &Removal) -> Called<()> {
+        match removal {
+            Removal::ConfigMap { name, uid } => self.delete(sim, Kind::ConfigMap, name, uid),
+            Removal::Secret { name, uid } => self.delete(sim, Kind::Secret, name, uid),
+            Removal::PodSet { name, uid } => self.delete(sim, Kind::PodSet, name, uid),
+            Removal::Claim { name, uid, pod } => {
+                if sim.api.pod(pod).is_some() {
+                    return Err(End::Failed(Failure::Changed));
+                }
+                self.delete_checked(sim, Kind::Claim, name, uid, |sim| sim.check_claim_removal(name))
+            }
+        }
+    }
+
+    pub(super) fn protect(
+        &mut self,
+        sim: &mut Sim,
+        world: &World,
+        pool: &str,
+        protection: Protection,
+    ) -> Called<()> {
+        let Some(resource) = world.pools.get(pool) else { return Ok(()) };
+        let mut finalizers = resource.metadata.finalizers.clone().unwrap_or_default();
+        finalizers.retain(|finalizer| finalizer != POOL_FINALIZER);
+        if protection == Protection::Add {
+            finalizers.push(POOL_FINALIZER.to_owned());
+        }
+        let version = resource.metadata.resource_version.clone();
+        let patched = self.call(
+            sim,
+            || format!("{protection:?}s the finalizer of pool {pool}"),
+            |sim| sim.api.set_finalizers(pool, version.as_deref(), finalizers.clone()).map_err(Failure::from),
+        );
+        match patched {
+            Ok(Some(patched)) if !is_going(&patched) => self.learn(patched, sim),
+            Ok(_) | Err(End::Failed(Failure::Missing)) => {}
+            Err(end) => return Err(end),
+        }
+        Ok(())
+    }
+
+    pub(super) fn mark(&mut self, sim: &mut Sim, mark: &Mark) -> Called<()> {
+        for (pod, uid) in &mark.pods {
+            let patched = self.call(
+                sim,
+                || format!("marks pod {pod} for a restart"),
+                |sim| {
+                    let is_same = sim.api.pod(pod).is_some_and(|pod| pod.meta.uid == *uid);
+                    let marked = is_same.then(|| {
+                        sim.api.edit_pod(pod, |pod| {
+                            pod.meta.annotations.insert(MANUAL_ROLL_ANNOTATION.to_owned(), "true".to_owned());
+                        })
+                    });
+                    marked.flatten().ok_or(Failure::Changed)
+                },
+            )?;
+            self.learn(patched, sim);
+        }
+        let set = &mark.pod_set;
+        let patched = self.call(
+            sim,
+            || format!("takes the mark off pod set {set}"),
+            |sim| {
+                let edited =
+                    sim.api.edit_set(set, |set| drop(set.meta.annotations.remove(MANUAL_ROLL_ANNOTATION)));
+                edited.ok_or(Failure::Missing)
+            },
+        )?;
+        self.learn(patched, sim);
+        Ok(())
+    }
+
+    pub(super) fn restart(&mut self, sim: &mut Sim, restart: &Restart) -> Called<()> {
+        let pod = &restart.pod;
+        for (claim, uid) in &restart.claims {
+            self.delete_checked(sim, Kind::Claim, claim, uid, |sim| sim.check_emptied(claim, pod))?;
+        }
+        let causes: Vec<_> = restart.causes.iter().map(ToString::to_string).collect();
+        sim.tell(|| format!("operator  restarts {pod}, because {}", causes.join(", ")));
+        self.delete_checked(sim, Kind::Pod, pod, &restart.uid, |sim| sim.check_stop(pod, Stop::Restart))?;
+        let seen = self.cache.get_mut(&(Kind::Pod, pod.clone()));
+        if let Some(Stored { item: Item::Pod(seen), .. }) = seen.filter(|seen| seen.item.uid() == restart.uid)
+        {
+            Arc::make_mut(seen).meta.deleting = true;
+        }
+        Ok(())
+    }
+}
+
+fn is_going(stored: &Stored) -> bool {
+    matches!(&stored.item, Item::Pool(pool) if pool.metadata.deletion_timestamp.is_some())
+}
+
+/// What is worth reading of an object.
+fn details(object: &Object) -> String {
+    match object {
+        Object::PodSet(set) => {
+            let names: Vec<_> =
+                set.spec.pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
+            format!(": {}", names.join(", "))
+        }
+        Object::ConfigMap(map) => {
+            let format = map.data.as_ref().and_then(|data| data.get("storage.format")).cloned();
+            format!(" (format {})", format.unwrap_or_default())
+        }
+        _ => String::new(),
+    }
+}
+
+/// What is worth reading of a status.
+fn said(patch: &Value) -> String {
+    let conditions = patch["conditions"].as_array().cloned().unwrap_or_default();
+    let text: Vec<_> = conditions
+        .iter()
+        .map(|one| {
+            format!("{}={} {}", one["type"], one["status"], one["message"].as_str().unwrap_or_default())
+        })
+        .collect();
+    if text.is_empty() { String::new() } else { format!(": {}", text.join("; ").replace('"', "")) }
+}

@@ -1,0 +1,143 @@
+//! What the operator asks Kafka, and lets it do.
+
+use karst_core::membership::Change;
+use karst_core::names::node_of_pod;
+use karst_core::plan::{Deed, Questions};
+use karst_core::world::{Answer, Answers, Partitions, Registered, RegisteredBroker, Trouble, World};
+
+use super::{Called, End, Operator};
+use crate::kraft::{Pending, Refused};
+use crate::kubernetes::Kind;
+use crate::sim::{Sim, timestamp};
+
+/// For how long an answer is waited for.
+const PATIENCE: u64 = 3_000;
+
+impl Operator {
+    pub(super) fn ask(&mut self, sim: &mut Sim, questions: &Questions, answers: &mut Answers) -> Called<()> {
+        self.pause(sim)?;
+        if !questions.quorum.is_empty() {
+            let reached = reaches(sim, &questions.quorum);
+            let said = if reached { sim.quorum.describe(&mut sim.dice) } else { None };
+            answers.quorum = known_or_silent(said);
+        }
+        if questions.registered {
+            let reached = reaches(sim, &questions.brokers) && sim.quorum.leader().is_some();
+            answers.registered = known_or_silent(reached.then(|| registered(sim)));
+        }
+        if !questions.partitions_of.is_empty() {
+            let of = questions.partitions_of.clone();
+            let reached = reaches(sim, &questions.brokers);
+            let found = sim.partitions.iter().filter(|one| !one.replicas.is_disjoint(&of)).cloned().collect();
+            answers.partitions = known_or_silent(reached.then_some(Partitions { of, found }));
+        }
+        for node in &questions.log_dirs_of {
+            let serves = sim.quorum.processes.get(node).is_some_and(|process| process.serves.is_some());
+            answers.log_dirs.insert(*node, known_or_silent(serves.then(Vec::new)));
+        }
+        Ok(())
+    }
+
+    /// Lets Kafka do something. That it did not is remembered, and the pass goes on.
+    pub(super) fn ask_kafka_to(&mut self, sim: &mut Sim, world: &World, deed: &Deed) -> Called<()> {
+        let requested =
+            self.call(sim, || format!("asks Kafka: {}", describe(deed)), |sim| Ok(request(sim, deed)));
+        let why = match requested {
+            Err(End::Crash) => return Err(End::Crash),
+            Err(End::Failed(_)) => "no answer".to_owned(),
+            Ok(Err(Refused::Duplicate | Refused::NotFound)) => return self.succeed(sim, world, deed),
+            Ok(Err(refused)) => format!("{refused:?}"),
+            Ok(Ok(pending)) if self.waits_for(sim, &pending) => return self.succeed(sim, world, deed),
+            Ok(Ok(_)) => "the request timed out".to_owned(),
+        };
+        sim.tell(|| format!("operator  Kafka did not do it: {why}"));
+        self.remember(sim, deed, why);
+        Ok(())
+    }
+
+    /// Was it committed in time?
+    fn waits_for(&mut self, sim: &mut Sim, pending: &Pending) -> bool {
+        let until = sim.now + PATIENCE;
+        loop {
+            match sim.quorum.is_done(pending) {
+                Some(true) => return true,
+                Some(false) if sim.now < until && sim.watch.broken.is_none() => {
+                    sim.tick();
+                    self.hear(sim);
+                }
+                _ => return false,
+            }
+        }
+    }
+
+    fn succeed(&mut self, sim: &mut Sim, world: &World, deed: &Deed) -> Called<()> {
+        self.troubles.retain(|(trouble, _)| trouble.deed != *deed);
+        if let Deed::Unregister(node) = deed
+            && let Some(status) = karst_core::registration::without(world, *node)
+        {
+            let (name, version) = (world.key.name.clone(), world.kafka.metadata.resource_version.clone());
+            self.patch_fact(sim, Kind::Kafka, &name, version.as_deref(), &status)?;
+        }
+        Ok(())
+    }
+
+    /// As the real one: the pauses grow, and of changes that are not wanted any more only the newest is kept.
+    fn remember(&mut self, sim: &Sim, deed: &Deed, why: String) {
+        let before = self.troubles.iter().position(|(trouble, _)| trouble.deed == *deed);
+        let failures = before.map_or(0, |at| self.troubles.swap_remove(at).1);
+        self.troubles.retain(|(trouble, _)| {
+            std::mem::discriminant(&trouble.deed) != std::mem::discriminant(deed)
+                || matches!(deed, Deed::Unregister(_))
+        });
+        let pause = (300_u64 << failures.min(10)).min(5_000);
+        let trouble = Trouble { deed: deed.clone(), why, until: timestamp(sim.now + pause) };
+        self.troubles.push((trouble, failures + 1));
+    }
+}
+
+fn known_or_silent<T>(answer: Option<T>) -> Answer<T> {
+    answer.map_or_else(|| Answer::Silent("no answer".to_owned()), Answer::Known)
+}
+
+/// Does any of these hosts run, and answer?
+fn reaches(sim: &mut Sim, hosts: &[String]) -> bool {
+    let is_up = hosts.iter().any(|host| {
+        let pod = host.split('.').next().unwrap_or_default();
+        node_of_pod(pod).is_some_and(|node| sim.quorum.processes.contains_key(&node))
+    });
+    let silence = sim.faults.silence;
+    is_up && !(sim.is_stormy() && silence > 0 && sim.dice.chance(silence))
+}
+
+fn registered(sim: &Sim) -> Registered {
+    let brokers = sim.quorum.registered().into_iter();
+    let brokers = brokers.map(|(node, fenced)| RegisteredBroker { node, fenced }).collect();
+    Registered { brokers, fenced_known: true }
+}
+
+fn describe(deed: &Deed) -> String {
+    match deed {
+        Deed::Change(change) => change.to_string(),
+        Deed::Unregister(node) => format!("broker {node} is forgotten"),
+        Deed::Metadata(change) => format!("the metadata version becomes {}", change.name),
+    }
+}
+
+/// What Kafka says at once. What must hold is checked when it says yes, before it does it.
+fn request(sim: &mut Sim, deed: &Deed) -> Result<Pending, Refused> {
+    let asked = |quorum: &mut crate::kraft::Quorum| match deed {
+        Deed::Change(Change::Join { voter, .. }) => quorum.add(*voter),
+        Deed::Change(Change::Leave { voter, .. }) => quorum.remove(*voter),
+        // All quorums here are dynamic from the start.
+        Deed::Change(Change::MakeDynamic) => Err(Refused::Duplicate),
+        Deed::Unregister(node) => quorum.unregister(*node),
+        Deed::Metadata(change) => quorum.set_metadata(change.level),
+    };
+    asked(&mut sim.quorum.clone())?;
+    match deed {
+        Deed::Change(change) => sim.check_change(change),
+        Deed::Unregister(node) => sim.check_unregistration(*node),
+        Deed::Metadata(_) => {}
+    }
+    asked(&mut sim.quorum)
+}

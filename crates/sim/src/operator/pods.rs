@@ -1,0 +1,84 @@
+//! The other half of the operator: keeping the pods of pod sets.
+
+use std::sync::Arc;
+
+use karst_core::podset::{self, PodAction};
+use karst_core::world::{PodSetView, PodView};
+
+use super::{Called, End, Failure, Operator, pause_after};
+use crate::invariants::Stop;
+use crate::kubernetes::{Item, Kind, Stored};
+use crate::sim::Sim;
+
+impl Operator {
+    /// Keeps the pods of the pod sets that are due.
+    pub(super) fn keep_sets(&mut self, sim: &mut Sim) -> Called<()> {
+        let due: Vec<String> =
+            self.due_sets.iter().filter(|(_, due)| **due <= sim.now).map(|(name, _)| name.clone()).collect();
+        for name in due {
+            self.due_sets.remove(&name);
+            let mut failures = Vec::new();
+            self.note(&mut failures, |own| own.keep_set(sim, &name))?;
+            if let Some(failure) = failures.first() {
+                self.due_sets.insert(name, sim.now + pause_after(*failure));
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_set(&mut self, sim: &mut Sim, name: &str) -> Called<()> {
+        let Some(Stored { item: Item::PodSet(set), .. }) = self.cache.get(&(Kind::PodSet, name.to_owned()))
+        else {
+            return Ok(());
+        };
+        let set = Arc::clone(set);
+        let pods: Vec<Arc<PodView>> = self
+            .cache
+            .values()
+            .filter_map(|stored| if let Item::Pod(pod) = &stored.item { Some(Arc::clone(pod)) } else { None })
+            .collect();
+        let plan = podset::plan(&set, &pods);
+        let mut failures = Vec::new();
+        for action in &plan.actions {
+            self.note(&mut failures, |own| own.handle_pod(sim, &set, action))?;
+        }
+        if plan.actions.is_empty() && set.status.as_ref() != Some(&plan.status) {
+            self.note(&mut failures, |own| own.report_set(sim, name, &plan))?;
+        }
+        failures.into_iter().next().map_or(Ok(()), |failure| Err(End::Failed(failure)))
+    }
+
+    fn report_set(&mut self, sim: &mut Sim, name: &str, plan: &podset::PodSetPlan) -> Called<()> {
+        let written = self.call(
+            sim,
+            || format!("reports on pod set {name}"),
+            |sim| sim.api.report_set(name, &plan.status).map_err(Failure::from),
+        )?;
+        self.learn(written, sim);
+        Ok(())
+    }
+
+    fn handle_pod(&mut self, sim: &mut Sim, set: &PodSetView, action: &PodAction) -> Called<()> {
+        match action {
+            PodAction::Create { name, pod } => {
+                let created = self.call(
+                    sim,
+                    || format!("creates pod {name}"),
+                    |sim| sim.api.create_pod(pod, &set.meta.uid).map_err(Failure::from),
+                )?;
+                self.learn(created, sim);
+                Ok(())
+            }
+            PodAction::Remove { name, uid } => {
+                let live = sim.api.pod_sets().find(|live| live.meta.name == set.meta.name).cloned();
+                let Some(live) = live else { return Ok(()) };
+                if live.pods.contains_key(name) || live.meta.uid != set.meta.uid {
+                    return Err(End::Failed(Failure::Changed));
+                }
+                self.delete_checked(sim, Kind::Pod, name, uid, |sim| sim.check_stop(name, Stop::Removal))
+            }
+            PodAction::Replace { name, uid, .. } => self.delete(sim, Kind::Pod, name, uid),
+            PodAction::Adopt { .. } => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! One run: a story from its beginning to its end, and what came of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use karst_core::ids::NodeId;
+use karst_core::names::node_of_pod;
+
+use crate::kubernetes::{Counts, Item, Kind};
+use crate::mint::Mint;
+use crate::operator::Operator;
+use crate::scenarios::{self, Base, CLUSTER, Scenario, When};
+use crate::sim::{Faults, Sim};
+
+/// For so long nothing must happen for the world to be at rest, in milliseconds: longer than any regular look.
+const REST: u64 = 12_000;
+/// Within this time everything must come to rest.
+const BOUND: u64 = 900_000;
+
+/// How the world looks in the end, without what differs from run to run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EndState {
+    /// Who votes.
+    pub voters: BTreeSet<NodeId>,
+    /// Pods: do they vote, do they serve, are they ready?
+    pub pods: BTreeMap<String, (bool, bool, bool)>,
+    /// Claims.
+    pub claims: BTreeSet<String>,
+    /// ConfigMaps, and how their nodes format disks.
+    pub formats: BTreeMap<String, Option<String>>,
+    /// Pools, and their nodes.
+    pub pools: BTreeMap<String, Vec<i32>>,
+    /// Pod sets.
+    pub sets: BTreeSet<String>,
+    /// Secrets.
+    pub secrets: BTreeSet<String>,
+    /// The brokers that Kafka knows.
+    pub registered: BTreeSet<NodeId>,
+    /// The level of the metadata version.
+    pub level: i16,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Report {
+    /// What must hold and did not.
+    pub broken: Option<String>,
+    /// The end.
+    pub end: EndState,
+    /// What was made and deleted.
+    pub counts: Counts,
+    /// How many calls the operator made.
+    pub calls: usize,
+    /// How many times it decided.
+    pub plans: usize,
+    /// What happened.
+    pub story: Vec<String>,
+}
+
+/// A world in which the base of a story is at rest.
+#[derive(Debug, Clone)]
+pub struct Start {
+    sim: Sim,
+    operator: Operator,
+}
+
+impl Start {
+    /// Makes a cluster, undisturbed.
+    pub fn of(base: Base, mint: Mint) -> Self {
+        let mut sim = Sim::new(0, false);
+        scenarios::begin(&mut sim, base);
+        let mut start = Self { sim, operator: Operator::new(CLUSTER, mint) };
+        if base != Base::Nothing {
+            start.rest();
+            scenarios::populate(&mut start.sim, base);
+            start.rest();
+        }
+        start
+    }
+
+    /// Lives on until nothing happens any more.
+    fn rest(&mut self) {
+        let began = self.sim.now;
+        while self.sim.watch.broken.is_none() {
+            self.sim.tick();
+            self.operator.step(&mut self.sim);
+            if self.is_at_rest(began) {
+                return;
+            }
+            if self.sim.now > began + BOUND {
+                self.sim.fail(format!("nothing came to rest within {} s", BOUND / 1000));
+            }
+        }
+    }
+
+    fn is_at_rest(&self, began: u64) -> bool {
+        let sim = &self.sim;
+        let last = [sim.api.changed, self.operator.acted, began, sim.faults.until];
+        let last = last.into_iter().max().unwrap_or_default();
+        self.operator.is_idle()
+            && sim.kubelet.is_settled(sim.now)
+            && sim.api.is_told()
+            && sim.next.is_none()
+            && sim.now > last + REST
+    }
+}
+
+/// Runs a story.
+pub fn run(start: &Start, scenario: &Scenario, seed: u64, faults: &Faults, tells: bool) -> Report {
+    let mut start = start.clone();
+    let sim = &mut start.sim;
+    sim.dice = crate::dice::Dice::new(seed);
+    sim.faults = faults.clone();
+    if faults.until > 0 {
+        sim.faults.until += sim.now;
+    }
+    sim.calls = 0;
+    sim.plans = 0;
+    sim.api.counts = Counts::default();
+    sim.agenda = scenario.steps.clone().into();
+    sim.story = tells.then(Vec::new);
+    sim.watch.fewest = scenario.fewest;
+    sim.watch.last_fault = 0;
+    if sim.agenda.front().is_some_and(|step| step.when == When::AtRest) {
+        sim.edit();
+    }
+    start.rest();
+    while start.sim.watch.broken.is_none() && !start.sim.agenda.is_empty() {
+        start.sim.edit();
+        start.rest();
+    }
+    conclude(start, scenario)
+}
+
+fn conclude(mut start: Start, scenario: &Scenario) -> Report {
+    let end = end_state(&start.sim);
+    let ready = end.pods.values().filter(|(_, _, ready)| *ready).count();
+    if start.sim.watch.broken.is_none() {
+        if end.voters != scenario.voters {
+            start.sim.fail(format!("in the end {:?} vote, not {:?}", end.voters, scenario.voters));
+        } else if scenario.ready.is_some_and(|wanted| wanted != ready || wanted != end.pods.len()) {
+            start.sim.fail(format!(
+                "in the end {ready} of {} pods are ready, not {:?}",
+                end.pods.len(),
+                scenario.ready
+            ));
+        } else if scenario.ready.is_some() && end.registered != brokers(&end) {
+            start.sim.fail(format!(
+                "in the end {:?} are registered, not {:?}",
+                end.registered,
+                brokers(&end)
+            ));
+        } else if end.level != scenario.level {
+            start
+                .sim
+                .fail(format!("in the end the metadata has level {}, not {}", end.level, scenario.level));
+        }
+    }
+    let mut sim = start.sim;
+    if sim.watch.broken.is_some() {
+        for line in sim.quorum.picture() {
+            sim.tell(|| format!("end       {line}"));
+        }
+    }
+    Report {
+        broken: sim.watch.broken,
+        end,
+        counts: sim.api.counts,
+        calls: sim.calls,
+        plans: sim.plans,
+        story: sim.story.unwrap_or_default(),
+    }
+}
+
+/// The nodes whose pods serve as brokers.
+fn brokers(end: &EndState) -> BTreeSet<NodeId> {
+    let serving = end.pods.iter().filter(|(_, (_, broker, _))| *broker);
+    serving.filter_map(|(name, _)| node_of_pod(name)).collect()
+}
+
+fn end_state(sim: &Sim) -> EndState {
+    let pods = sim
+        .api
+        .pods()
+        .map(|pod| (pod.meta.name.clone(), (pod.runs_controller(), pod.runs_broker(), pod.ready)));
+    let formats = sim.api.all(Kind::ConfigMap).filter_map(|item| match item {
+        Item::ConfigMap(map) => Some((map.meta.name.clone(), map.storage_format.clone())),
+        _ => None,
+    });
+    let pools = sim.api.pools().map(|pool| {
+        let ids = pool.status.as_ref().and_then(|status| status.node_ids.clone()).unwrap_or_default();
+        (pool.metadata.name.clone().unwrap_or_default(), ids)
+    });
+    EndState {
+        voters: sim.quorum.committed_voters().iter().map(|voter| voter.node).collect(),
+        pods: pods.collect(),
+        claims: sim.api.claims().map(|claim| claim.meta.name.clone()).collect(),
+        formats: formats.collect(),
+        pools: pools.collect(),
+        sets: sim.api.pod_sets().map(|set| set.meta.name.clone()).collect(),
+        secrets: sim.api.all(Kind::Secret).map(|secret| secret.name().to_owned()).collect(),
+        registered: sim.quorum.registered().into_keys().collect(),
+        level: sim.quorum.level,
+    }
+}

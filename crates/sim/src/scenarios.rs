@@ -1,0 +1,479 @@
+//! Stories of clusters: what users do, what befalls them, and how it must end.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use karst_api::{self as api, Role};
+use karst_core::ids::NodeId;
+use karst_core::names::{DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, node_of_pod};
+use karst_core::world::PartitionView;
+
+use crate::kraft::LEVEL;
+use crate::kubernetes::Kind;
+use crate::sim::Sim;
+
+/// The cluster of all stories.
+pub const CLUSTER: &str = "c";
+
+/// What a user does, or what befalls a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Edit {
+    Scale(&'static str, i32),
+    AddPool(&'static str, i32, &'static [Role], Disks),
+    DeletePool(&'static str),
+    Roles(&'static str, &'static [Role]),
+    Configure(&'static str, i64),
+    /// Asks for another version of Kafka.
+    Version(&'static str),
+    /// Asks for larger disks.
+    Grow(&'static str, &'static str),
+    /// Asks for a pod to be made anew with empty disks.
+    Empty(i32),
+    /// Asks for a restart of all pods of a pool.
+    Roll(&'static str),
+    /// A process dies and starts again.
+    Crash(i32),
+    /// All processes die and start again.
+    PowerCut,
+    /// A process dies, and stays away for so many milliseconds.
+    Down(i32, u64),
+    /// A process dies, and its disk is gone.
+    LoseDisk(i32),
+    /// Somebody deletes a pod.
+    DeletePod(i32),
+    /// Somebody deletes a pod and its claim.
+    DeletePodAndClaim(i32),
+}
+
+/// What a pool keeps its data on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disks {
+    /// Claims that go with their node.
+    Disposable,
+    /// Claims that stay.
+    Kept,
+    /// The pods' own.
+    Ephemeral,
+}
+
+impl fmt::Display for Edit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl Edit {
+    /// Does it disturb what runs?
+    pub fn is_fault(&self) -> bool {
+        matches!(
+            self,
+            Self::Crash(_)
+                | Self::Down(..)
+                | Self::PowerCut
+                | Self::LoseDisk(_)
+                | Self::DeletePod(_)
+                | Self::DeletePodAndClaim(_)
+        )
+    }
+
+    /// Misfortune strikes.
+    pub(crate) fn befall(&self, sim: &mut Sim) {
+        sim.tell(|| format!("fate      {self}"));
+        sim.watch.last_fault = sim.now;
+        self.carry_out(sim);
+    }
+
+    /// Makes it so.
+    pub(crate) fn carry_out(&self, sim: &mut Sim) {
+        match self {
+            Self::Scale(pool, replicas) => sim.api.edit_pool(pool, |pool| pool.spec.replicas = *replicas),
+            Self::AddPool(name, replicas, roles, disks) => {
+                if let Some(pool) = pool(name, *replicas, roles, *disks) {
+                    sim.api.create_pool(pool);
+                }
+            }
+            Self::DeletePool(pool) => sim.api.delete_pool(pool),
+            Self::Roles(pool, roles) => sim.api.edit_pool(pool, |pool| pool.spec.roles = roles.to_vec()),
+            Self::Configure(key, value) => sim.api.edit_kafka(|kafka| {
+                let config = kafka.spec.kafka.config.get_or_insert_default();
+                config.insert((*key).to_owned(), (*value).into());
+            }),
+            Self::Version(version) => {
+                sim.api.edit_kafka(|kafka| kafka.spec.kafka.version = Some((*version).to_owned()));
+            }
+            Self::Grow(pool, size) => sim.api.edit_pool(pool, |pool| {
+                if let Ok(storage) = serde_json::from_value(disposable(size)) {
+                    pool.spec.storage = storage;
+                }
+            }),
+            Self::Empty(node) => {
+                if let Some(pod) = pod_of(sim, *node) {
+                    sim.api.edit_pod(&pod, |pod| {
+                        let key = DELETE_POD_AND_CLAIM_ANNOTATION.to_owned();
+                        pod.meta.annotations.insert(key, "true".to_owned());
+                    });
+                }
+            }
+            Self::Roll(pool) => {
+                sim.api.edit_set(&format!("{CLUSTER}-{pool}"), |set| {
+                    set.meta.annotations.insert(MANUAL_ROLL_ANNOTATION.to_owned(), "true".to_owned());
+                });
+            }
+            Self::Crash(node) => crash(sim, *node, None),
+            Self::Down(node, millis) => crash(sim, *node, Some(*millis)),
+            Self::LoseDisk(node) => lose_disk(sim, *node),
+            Self::PowerCut => {
+                let nodes: Vec<NodeId> = sim.quorum.processes.keys().copied().collect();
+                for node in nodes {
+                    crash(sim, node.0, None);
+                }
+            }
+            Self::DeletePod(node) => delete_pod(sim, *node),
+            Self::DeletePodAndClaim(node) => {
+                let claims: Vec<_> = sim
+                    .api
+                    .claims()
+                    .filter(|claim| node_of_pod(&claim.meta.name) == Some(NodeId(*node)))
+                    .map(|claim| (claim.meta.name.clone(), claim.meta.uid.clone()))
+                    .collect();
+                for (name, uid) in claims {
+                    // It was just seen.
+                    let _ = sim.api.delete(Kind::Claim, &name, &uid);
+                }
+                delete_pod(sim, *node);
+            }
+        }
+    }
+}
+
+fn pod_of(sim: &Sim, node: i32) -> Option<String> {
+    let pod = sim.api.pods().find(|pod| node_of_pod(&pod.meta.name) == Some(NodeId(node)))?;
+    Some(pod.meta.name.clone())
+}
+
+fn delete_pod(sim: &mut Sim, node: i32) {
+    let Some(name) = pod_of(sim, node) else { return };
+    let Some(uid) = sim.api.pod(&name).map(|pod| pod.meta.uid.clone()) else { return };
+    // It was just seen.
+    let _ = sim.api.delete(Kind::Pod, &name, &uid);
+}
+
+fn crash(sim: &mut Sim, node: i32, down: Option<u64>) {
+    sim.kubelet.crash(NodeId(node), down, sim.now, &mut sim.quorum, &mut sim.dice);
+}
+
+/// The disk of a node's pod is gone, whether its process runs or not.
+fn lose_disk(sim: &mut Sim, node: i32) {
+    let Some(pod) = pod_of(sim, node).and_then(|name| sim.api.pod(&name).cloned()) else { return };
+    let claim = sim.api.volume(&pod.meta.uid).and_then(|claim| sim.api.claim(claim));
+    let disk = claim.map_or_else(|| pod.meta.uid.clone(), |claim| claim.meta.uid.clone());
+    crash(sim, node, None);
+    sim.kubelet.lose_disk(&disk, &mut sim.quorum);
+}
+
+/// When a step comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// When everything is at rest.
+    AtRest,
+    /// So long after the step before: least and most, in milliseconds.
+    After(u64, u64),
+}
+
+/// A step of a story.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// When it comes.
+    pub when: When,
+    /// What it is.
+    pub edit: Edit,
+}
+
+/// How a story begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Base {
+    /// Nothing but the resources of three controllers and three brokers.
+    Nothing,
+    /// Three controllers, one broker.
+    Small,
+    /// Three controllers, one broker, all of it ephemeral.
+    Ephemeral,
+    /// Three controllers, three brokers with partitions.
+    Whole,
+    /// Three nodes that do both.
+    Combined,
+    /// Three controllers, four brokers, of which the last has no partitions.
+    Spare,
+}
+
+/// A story.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// What it is called.
+    pub name: &'static str,
+    /// How it begins.
+    pub base: Base,
+    /// What happens.
+    pub steps: Vec<Step>,
+    /// Who votes in the end.
+    pub voters: BTreeSet<NodeId>,
+    /// How many pods run and are ready in the end. `None` when some cannot be.
+    pub ready: Option<usize>,
+    /// Never fewer voters than this.
+    pub fewest: usize,
+    /// The level of the metadata version in the end.
+    pub level: i16,
+}
+
+const CONTROLLER: &[Role] = &[Role::Controller];
+const BROKER: &[Role] = &[Role::Broker];
+const BOTH: &[Role] = &[Role::Controller, Role::Broker];
+
+fn pool(name: &str, replicas: i32, roles: &[Role], disks: Disks) -> Option<api::KafkaNodePool> {
+    let storage = match disks {
+        Disks::Disposable => disposable("1Gi"),
+        Disks::Kept => serde_json::json!({"type": "persistent-claim", "size": "1Gi"}),
+        Disks::Ephemeral => serde_json::json!({"type": "ephemeral"}),
+    };
+    serde_json::from_value(serde_json::json!({
+        "apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaNodePool",
+        "metadata": {"name": name, "labels": {"strimzi.io/cluster": CLUSTER}},
+        "spec": {"replicas": replicas, "roles": roles, "storage": storage}
+    }))
+    .ok()
+}
+
+fn disposable(size: &str) -> serde_json::Value {
+    serde_json::json!({"type": "persistent-claim", "size": size, "deleteClaim": true})
+}
+
+fn kafka() -> Option<api::Kafka> {
+    serde_json::from_value(serde_json::json!({
+        "apiVersion": "kafka.strimzi.io/v1", "kind": "Kafka", "metadata": {"name": CLUSTER},
+        "spec": {"kafka": {"version": "4.1.1",
+            "listeners": [{"name": "plain", "port": 9092, "type": "internal", "tls": false}],
+            "config": {"default.replication.factor": 3, "min.insync.replicas": 2}}}
+    }))
+    .ok()
+}
+
+/// Puts the resources of a base into an empty world.
+pub fn begin(sim: &mut Sim, base: Base) {
+    let pools: &[(&str, i32, &[Role], Disks)] = match base {
+        Base::Nothing | Base::Whole => {
+            &[("brokers", 3, BROKER, Disks::Disposable), ("controllers", 3, CONTROLLER, Disks::Kept)]
+        }
+        Base::Small => {
+            &[("brokers", 1, BROKER, Disks::Disposable), ("controllers", 3, CONTROLLER, Disks::Disposable)]
+        }
+        Base::Ephemeral => {
+            &[("brokers", 1, BROKER, Disks::Ephemeral), ("controllers", 3, CONTROLLER, Disks::Ephemeral)]
+        }
+        Base::Combined => &[("both", 3, BOTH, Disks::Kept)],
+        Base::Spare => {
+            &[("brokers", 4, BROKER, Disks::Disposable), ("controllers", 1, CONTROLLER, Disks::Kept)]
+        }
+    };
+    if let Some(kafka) = kafka() {
+        sim.api.create_kafka(kafka);
+    }
+    for (name, replicas, roles, disks) in pools {
+        if let Some(pool) = pool(name, *replicas, roles, *disks) {
+            sim.api.create_pool(pool);
+        }
+    }
+}
+
+/// Puts partitions on the first brokers, once they are there.
+pub fn populate(sim: &mut Sim, base: Base) {
+    if !matches!(base, Base::Whole | Base::Combined | Base::Spare) {
+        return;
+    }
+    let nodes: BTreeSet<NodeId> = (0..3).map(NodeId).collect();
+    sim.partitions = (0..2)
+        .map(|index| PartitionView {
+            topic: "orders".to_owned(),
+            index,
+            replicas: nodes.clone(),
+            in_sync: nodes.clone(),
+            min_in_sync: 2,
+        })
+        .collect();
+}
+
+struct Story {
+    scenario: Scenario,
+}
+
+impl Story {
+    fn new(name: &'static str, base: Base) -> Self {
+        let scenario = Scenario {
+            name,
+            base,
+            steps: Vec::new(),
+            voters: BTreeSet::new(),
+            ready: None,
+            fewest: 1,
+            level: LEVEL,
+        };
+        Self { scenario }
+    }
+
+    fn then(mut self, edit: Edit) -> Self {
+        self.scenario.steps.push(Step { when: When::AtRest, edit });
+        self
+    }
+
+    fn and(self, edit: Edit) -> Self {
+        self.after(0, 0, edit)
+    }
+
+    fn after(mut self, least: u64, most: u64, edit: Edit) -> Self {
+        self.scenario.steps.push(Step { when: When::After(least, most), edit });
+        self
+    }
+
+    fn never_below(mut self, fewest: usize) -> Self {
+        self.scenario.fewest = fewest;
+        self
+    }
+
+    fn at_level(mut self, level: i16) -> Self {
+        self.scenario.level = level;
+        self
+    }
+
+    fn ends(mut self, voters: &[i32], ready: usize) -> Scenario {
+        self.scenario.voters = voters.iter().copied().map(NodeId).collect();
+        self.scenario.ready = Some(ready);
+        self.scenario
+    }
+
+    fn ends_stuck(mut self, voters: &[i32]) -> Scenario {
+        self.scenario.voters = voters.iter().copied().map(NodeId).collect();
+        self.scenario
+    }
+}
+
+/// All stories.
+pub fn all() -> Vec<Scenario> {
+    use Base::*;
+    use Edit::*;
+    let pool_of = |name, replicas, roles| AddPool(name, replicas, roles, Disks::Disposable);
+    vec![
+        Story::new("create", Nothing).ends(&[3, 4, 5], 6),
+        Story::new("controllers-3-5", Small)
+            .then(Scale("controllers", 5))
+            .never_below(3)
+            .ends(&[1, 2, 3, 4, 5], 6),
+        Story::new("controllers-3-5-3", Small)
+            .then(Scale("controllers", 5))
+            .then(Scale("controllers", 3))
+            .never_below(3)
+            .ends(&[1, 2, 3], 4),
+        Story::new("controllers-3-1-3", Small)
+            .then(Scale("controllers", 1))
+            .then(Scale("controllers", 3))
+            .ends(&[1, 2, 3], 4),
+        Story::new("controllers-3-5-reverted", Small)
+            .then(Scale("controllers", 5))
+            .after(500, 8_000, Scale("controllers", 3))
+            .never_below(3)
+            .ends(&[1, 2, 3], 4),
+        Story::new("pool-added", Small)
+            .then(pool_of("more", 2, CONTROLLER))
+            .never_below(3)
+            .ends(&[1, 2, 3, 4, 5], 6),
+        Story::new("pool-replaced", Small)
+            .then(pool_of("fresh", 3, CONTROLLER))
+            .and(DeletePool("controllers"))
+            .never_below(3)
+            .ends(&[4, 5, 6], 4),
+        Story::new("pool-replaced-ephemeral", Ephemeral)
+            .then(AddPool("fresh", 3, CONTROLLER, Disks::Ephemeral))
+            .and(DeletePool("controllers"))
+            .never_below(3)
+            .ends(&[4, 5, 6], 4),
+        Story::new("role-added-and-removed", Whole)
+            .then(Roles("brokers", BOTH))
+            .then(Roles("brokers", BROKER))
+            .never_below(3)
+            .ends(&[3, 4, 5], 6),
+        Story::new("combined-to-separate", Combined)
+            .then(pool_of("voters", 3, CONTROLLER))
+            .and(Roles("both", BROKER))
+            .never_below(3)
+            .ends(&[3, 4, 5], 6),
+        Story::new("separate-to-combined", Combined)
+            .then(pool_of("voters", 3, CONTROLLER))
+            .and(Roles("both", BROKER))
+            .then(Roles("both", BOTH))
+            .and(DeletePool("voters"))
+            .never_below(3)
+            .ends(&[0, 1, 2], 3),
+        Story::new("brokers-up-and-down", Spare)
+            .then(Scale("brokers", 5))
+            .then(Scale("brokers", 3))
+            .ends(&[4], 4),
+        Story::new("broker-with-partitions-stays", Spare).then(Scale("brokers", 2)).ends(&[4], 5 - 1),
+        Story::new("configuration", Whole)
+            .then(Configure("num.io.threads", 3))
+            .never_below(3)
+            .ends(&[3, 4, 5], 6),
+        Story::new("configuration-combined", Combined)
+            .then(Configure("num.io.threads", 3))
+            .never_below(3)
+            .ends(&[0, 1, 2], 3),
+        Story::new("upgrade", Whole).then(Version("4.2.1")).at_level(29).ends(&[3, 4, 5], 6),
+        Story::new("upgrade-reverted", Combined)
+            .then(Version("4.2.1"))
+            .after(200, 2_000, Version("4.1.1"))
+            .ends(&[0, 1, 2], 3),
+        Story::new("disks-grow", Small).then(Grow("controllers", "2Gi")).ends(&[1, 2, 3], 4),
+        Story::new("brokers-replaced", Spare)
+            .then(pool_of("fresh", 1, BROKER))
+            .and(Scale("brokers", 3))
+            .after(0, 5_000, Scale("brokers", 4))
+            .ends(&[4], 6),
+        Story::new("manual-roll", Whole).then(Roll("brokers")).and(Roll("controllers")).ends(&[3, 4, 5], 6),
+        Story::new("controller-emptied", Small).then(Empty(2)).ends(&[1, 2, 3], 4),
+        Story::new("controllers-emptied", Small)
+            .then(Empty(1))
+            .and(Empty(2))
+            .and(Empty(3))
+            .ends(&[1, 2, 3], 4),
+        Story::new("broker-emptied", Whole).then(Empty(1)).ends(&[3, 4, 5], 6),
+        Story::new("disk-lost", Small).then(LoseDisk(2)).ends(&[1, 2, 3], 4),
+        Story::new("disk-lost-ephemeral", Ephemeral).then(DeletePod(2)).ends(&[1, 2, 3], 4),
+        Story::new("claim-deleted-by-hand", Small).then(DeletePodAndClaim(3)).ends(&[1, 2, 3], 4),
+        Story::new("two-disks-lost", Small).then(LoseDisk(2)).and(LoseDisk(3)).ends_stuck(&[1, 2, 3]),
+        Story::new("two-disks-lost-power-cut", Small)
+            .then(PowerCut)
+            .and(LoseDisk(2))
+            .and(LoseDisk(3))
+            .after(0, 5_000, PowerCut)
+            .ends_stuck(&[1, 2, 3]),
+        Story::new("scaled-down-and-back-on-empty-disks", Small)
+            .then(Scale("controllers", 1))
+            .then(Scale("controllers", 3))
+            .then(PowerCut)
+            .ends(&[1, 2, 3], 4),
+        Story::new("role-removed-during-power-cut", Combined)
+            .then(pool_of("voters", 3, CONTROLLER))
+            .and(Roles("both", BROKER))
+            .after(0, 10_000, PowerCut)
+            .ends(&[3, 4, 5], 6),
+        Story::new("scaled-down-while-two-are-down", Small)
+            .then(Scale("controllers", 5))
+            .then(Down(1, 90_000))
+            .and(Down(2, 90_000))
+            .after(10_000, 20_000, Scale("controllers", 3))
+            .ends(&[1, 2, 3], 4),
+        Story::new("configured-while-one-is-down", Small)
+            .then(Down(2, 60_000))
+            .after(8_000, 20_000, Configure("num.io.threads", 3))
+            .ends(&[1, 2, 3], 4),
+        Story::new("power-cut", Whole).then(PowerCut).ends(&[3, 4, 5], 6),
+    ]
+}
