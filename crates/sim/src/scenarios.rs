@@ -224,6 +224,8 @@ pub struct Scenario {
     pub fewest: usize,
     /// The level of the metadata version in the end.
     pub level: i16,
+    /// Does the user change their mind while the operator works? How much was done by then differs from run to run.
+    pub is_racy: bool,
 }
 
 const CONTROLLER: &[Role] = &[Role::Controller];
@@ -316,6 +318,7 @@ impl Story {
             ready: None,
             fewest: 1,
             level: LEVEL,
+            is_racy: false,
         };
         Self { scenario }
     }
@@ -336,6 +339,11 @@ impl Story {
 
     fn never_below(mut self, fewest: usize) -> Self {
         self.scenario.fewest = fewest;
+        self
+    }
+
+    fn changes_mind(mut self) -> Self {
+        self.scenario.is_racy = true;
         self
     }
 
@@ -429,12 +437,14 @@ pub fn all() -> Vec<Scenario> {
         Story::new("upgrade-reverted", Combined)
             .then(Version("4.2.1"))
             .after(200, 2_000, Version("4.1.1"))
+            .changes_mind()
             .ends(&[0, 1, 2], 3),
         Story::new("disks-grow", Small).then(Grow("controllers", "2Gi")).ends(&[1, 2, 3], 4),
         Story::new("brokers-replaced", Spare)
             .then(pool_of("fresh", 1, BROKER))
             .and(Scale("brokers", 3))
             .after(0, 5_000, Scale("brokers", 4))
+            .changes_mind()
             .ends(&[4], 6),
         Story::new("manual-roll", Whole).then(Roll("brokers")).and(Roll("controllers")).ends(&[3, 4, 5], 6),
         Story::new("controller-emptied", Small).then(Empty(2)).ends(&[1, 2, 3], 4),
