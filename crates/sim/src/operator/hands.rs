@@ -139,23 +139,23 @@ impl Operator {
             others.rotate_left(first);
         }
         for object in others {
-            self.note(failures, |own| own.write_one(sim, object))?;
+            self.note(failures, |own| own.write_one(sim, &object))?;
         }
         if failures.is_empty() {
             for object in sets {
-                self.note(failures, |own| own.write_one(sim, object))?;
+                self.note(failures, |own| own.write_one(sim, &object))?;
             }
         }
         Ok(())
     }
 
-    pub(super) fn write_one(&mut self, sim: &mut Sim, object: Object) -> Called<()> {
+    pub(super) fn write_one(&mut self, sim: &mut Sim, object: &Object) -> Called<()> {
         let what = object.describe();
         let written = self.call(
             sim,
-            || format!("writes {what}{}", details(&object)),
+            || format!("writes {what}{}", details(object)),
             |sim| {
-                if let Object::ConfigMap(map) = &object {
+                if let Object::ConfigMap(map) = object {
                     let new = map.data.as_ref().and_then(|data| data.get("storage.format").cloned());
                     sim.check_settings(map.metadata.name.as_deref().unwrap_or_default(), new.as_ref());
                 }
