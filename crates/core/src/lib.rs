@@ -34,6 +34,7 @@ mod properties;
 pub mod quantity;
 pub mod quorum;
 mod quorum_status;
+mod reach;
 pub mod registration;
 mod removals;
 pub mod resolve;

@@ -13,6 +13,7 @@ use crate::health;
 use crate::ids::{DirectoryId, NodeId};
 use crate::names;
 use crate::notice::Notice;
+use crate::reach;
 use crate::world::{QuorumView, Replica, World};
 
 /// How soon to look again while the quorum changes.
@@ -210,6 +211,10 @@ impl Comparison<'_> {
             if left == 0 {
                 continue;
             }
+            // Brokers that know nobody else restart first; see the rolling update.
+            if floor > 0 && self.cuts_off_somebody(voter.node) {
+                continue;
+            }
             if healthy >= health::majority(left).max(floor) {
                 let voter = Voter { node: voter.node, directory };
                 return Some(Change::Leave { voter, why: *why });
@@ -220,6 +225,16 @@ impl Comparison<'_> {
             }
         }
         None
+    }
+
+    /// Is there a broker that knows no other voter than this one?
+    fn cuts_off_somebody(&self, node: NodeId) -> bool {
+        let others = self.quorum.voters.iter().map(|voter| voter.node).filter(|other| *other != node);
+        let others: BTreeSet<NodeId> = others.collect();
+        let pods = self.world.pods.keys();
+        let pods = pods.filter(|pod| names::node_of_pod(pod).is_some_and(|node| others.contains(&node)));
+        let pods: BTreeSet<String> = pods.cloned().collect();
+        self.world.pods.values().any(|pod| !pod.meta.deleting && reach::is_cut_off(pod, &pods))
     }
 
     fn healthy_without(&self, without: Option<&Replica>) -> usize {

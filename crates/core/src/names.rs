@@ -45,6 +45,8 @@ pub const SKIP_CHECK_ANNOTATION: &str = "strimzi.io/skip-broker-scaledown-check"
 pub const MANUAL_ROLL_ANNOTATION: &str = "strimzi.io/manual-rolling-update";
 /// Asks for a pod to be made anew, with empty disks.
 pub const DELETE_POD_AND_CLAIM_ANNOTATION: &str = "strimzi.io/delete-pod-and-pvc";
+/// The pods of the controllers that a node knew when it started.
+pub const QUORUM_PODS_ANNOTATION: &str = "karst.io/quorum-pods";
 /// Asks for a static quorum to become a dynamic one.
 pub const MIGRATION_ANNOTATION: &str = "strimzi.io/kraft-quorum-migration";
 /// How many brokers that share no partition may restart at once.

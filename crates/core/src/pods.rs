@@ -21,11 +21,12 @@ use crate::config::{self, REPLICATION_PORT};
 use crate::digest::Digest;
 use crate::names::{
     BROKER_ROLE_LABEL, CONFIGURATION_HASH_ANNOTATION, CONTROLLER_ROLE_LABEL, KAFKA_VERSION_ANNOTATION,
-    POD_NAME_LABEL, REVISION_ANNOTATION, trust_secret,
+    POD_NAME_LABEL, QUORUM_PODS_ANNOTATION, REVISION_ANNOTATION, trust_secret,
 };
 use crate::objects::Render;
 use crate::properties::Properties;
 use crate::quorum::CONTROLLER_PORT;
+use crate::reach;
 use crate::revision;
 use crate::storage::{Disk, Medium};
 use crate::template::{ContainerTemplate, PodTemplate};
@@ -50,6 +51,8 @@ pub fn render(
     annotations.insert(REVISION_ANNOTATION.to_owned(), revision);
     // New certificates are no reason to restart, so they are no part of the fingerprint.
     annotations.extend(certificates::annotations(context.world, &context.cluster.pod_name(node)));
+    // Neither are new addresses, as long as some of the old ones are good.
+    annotations.insert(QUORUM_PODS_ANNOTATION.to_owned(), reach::annotation(&context.bootstrap_servers));
     serde_json::to_value(pod)
 }
 

@@ -17,6 +17,7 @@ use crate::names::{
     DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, RESTARTS_AT_ONCE_ANNOTATION, is_true,
 };
 use crate::notice::Notice;
+use crate::reach;
 use crate::revision::{self, VOLUMES};
 use crate::steps::Mark;
 use crate::storage_change;
@@ -36,6 +37,8 @@ pub enum Cause {
     Changed(Vec<&'static str>),
     /// The certificates that it started with are no longer good enough.
     Certificates(Stale),
+    /// It knows none of the controllers that are to vote.
+    QuorumMoved,
     /// Somebody asked for it.
     Asked,
     /// Somebody asked for empty disks.
@@ -49,6 +52,7 @@ impl Cause {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Changed(_) => "PodHasOldRevision",
+            Self::QuorumMoved => "QuorumMoved",
             Self::Certificates(stale) => stale.reason(),
             Self::Asked | Self::EmptyDisks => "ManualRollingUpdate",
             Self::Resize(_) => "FileSystemResizeNeeded",
@@ -61,6 +65,7 @@ impl fmt::Display for Cause {
         match self {
             Self::Changed(parts) => write!(f, "{} changed", parts.join(", ")),
             Self::Certificates(stale) => stale.fmt(f),
+            Self::QuorumMoved => f.write_str("it knows none of the controllers that are to vote"),
             Self::Asked => write!(f, "the annotation {MANUAL_ROLL_ANNOTATION} asks for it"),
             Self::EmptyDisks => {
                 write!(f, "the annotation {DELETE_POD_AND_CLAIM_ANNOTATION} asks for it and for empty disks")
@@ -143,6 +148,10 @@ fn due_pod<'a>(world: &'a World, cluster: &Cluster, node: Node<'a>) -> Option<Du
         causes.push(Cause::Changed(changed));
     }
     causes.extend(certificates::stale(world, pod).map(Cause::Certificates));
+    let voters: BTreeSet<String> = cluster.voters().map(|node| cluster.pod_name(node)).collect();
+    if reach::is_cut_off(pod, &voters) {
+        causes.push(Cause::QuorumMoved);
+    }
     if is_true(Some(&pod.meta.annotations), MANUAL_ROLL_ANNOTATION) {
         causes.push(Cause::Asked);
     }

@@ -6,24 +6,20 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use karst_e2e::cluster::{Cluster, STARTING, is_true};
-use karst_e2e::kafka_tools::{ConsoleTools, Kcat};
-use karst_e2e::kubectl;
-use karst_e2e::load::under_load;
+use karst_e2e::cluster::Cluster;
+use karst_e2e::kafka_tools::Kcat;
 use karst_e2e::manifests::{claims, kafka, pool};
 use karst_e2e::story::{Scene, story};
 use serde_json::json;
 
 #[tokio::test]
-async fn clients_with_certificates_and_passwords_are_served_and_others_are_not() -> Result<()> {
+async fn clients_with_certificates_are_served_and_others_are_not() -> Result<()> {
     story("security", Duration::from_secs(420), async |scene| {
         let cluster = create(scene).await?;
         let files = tempfile::tempdir()?;
         trust_the_cluster(scene, files.path()).await?;
         encrypted(&cluster, files.path()).await?;
-        with_certificate(&cluster, files.path()).await?;
-        with_password(&cluster, files.path()).await?;
-        new_authority(&cluster).await
+        with_certificate(&cluster, files.path()).await
     })
     .await
 }
@@ -36,7 +32,6 @@ async fn create(scene: &Scene) -> Result<Cluster<'_>> {
         { "name": "plain", "port": 9092, "type": "internal", "tls": false },
         { "name": "tls", "port": 9093, "type": "internal", "tls": true },
         { "name": "mutual", "port": 9094, "type": "internal", "tls": true, "authentication": { "type": "tls" } },
-        { "name": "scram", "port": 9095, "type": "internal", "tls": true, "authentication": { "type": "scram-sha-512" } },
     ]);
     for key in ["default.replication.factor", "offsets.topic.replication.factor"] {
         kafka["spec"]["kafka"]["config"][key] = json!(3);
@@ -145,46 +140,4 @@ async fn sign(files: &Path, name: &str, issuer: &str) -> Result<()> {
     let made = tokio::process::Command::new("openssl").args(&arguments).current_dir(files).output().await?;
     ensure!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
     Ok(())
-}
-
-async fn with_password(cluster: &Cluster<'_>, files: &Path) -> Result<()> {
-    cluster.scene.step("connecting with a password");
-    let tools = ConsoleTools::new(cluster.scene, "safe-both-0", &cluster.bootstrap().await?);
-    tools.add_scram_user("bob", "secret-of-bob").await?;
-    let address = address(cluster, 9095).await?;
-    let options = |password: &str| {
-        vec![
-            "security.protocol=sasl_ssl".to_owned(),
-            option("ssl.ca.location", files.join("ca.crt").display()),
-            "sasl.mechanism=SCRAM-SHA-512".to_owned(),
-            "sasl.username=bob".to_owned(),
-            option("sasl.password", password),
-        ]
-    };
-    Kcat::new(&address).with(&options("secret-of-bob")).round_trip("password", "record").await?;
-    cluster.scene.step("connecting with a wrong password");
-    is_refused(Kcat::new(&address).with(&options("guess"))).await
-}
-
-/// The authority gets another key while clients write: every node restarts, and nobody stops trusting anybody.
-async fn new_authority(cluster: &Cluster<'_>) -> Result<()> {
-    let scene = cluster.scene;
-    let bootstrap = cluster.bootstrap().await?;
-    under_load(scene, &bootstrap, async || {
-        scene.step("replacing the key of the cluster's authority under load");
-        let wish = ["safe-cluster-ca", "strimzi.io/force-replace=true"];
-        kubectl::run(&[&["annotate", "--namespace", &scene.namespace, "secret"], &wish[..]].concat()).await?;
-        let done = |secret: Option<&Secret>| {
-            let data = secret?.data.as_ref()?;
-            let annotations = secret?.metadata.annotations.as_ref()?;
-            let is_new = annotations.get("strimzi.io/ca-cert-generation").is_some_and(|value| value == "1");
-            let old_is_gone = !data.keys().any(|key| key.starts_with("ca-") && key.ends_with(".crt"));
-            (is_new && old_is_gone).then_some(())
-        };
-        let api = scene.api::<Secret>();
-        let what = "the new authority, and the end of the old one";
-        karst_e2e::wait::until_one(api, "safe-cluster-ca-cert", what, STARTING * 2, done).await?;
-        cluster.until_status("Ready", STARTING, |_, status| is_true(status, "Ready").then_some(())).await
-    })
-    .await
 }
