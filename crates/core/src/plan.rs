@@ -424,11 +424,7 @@ fn report_pools(
             (Some(problems), _) => Progress::Refused(problems.clone()),
             (None, Some(cluster)) => match cluster.pools.iter().find(|pool| pool.name == *name) {
                 Some(pool) => {
-                    let alone = Cluster { pools: vec![pool.clone()], ..cluster.clone() };
-                    match status::progress(world, &alone) {
-                        Progress::Ready if !plan.objects.is_empty() => Progress::Applying,
-                        progress => progress,
-                    }
+                    status::progress(world, &Cluster { pools: vec![pool.clone()], ..cluster.clone() })
                 }
                 None => continue,
             },

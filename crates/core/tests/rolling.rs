@@ -124,19 +124,6 @@ fn a_cluster_that_rolls_stays_ready_and_its_generation_is_not_done_before_the_en
 }
 
 #[test]
-fn a_pool_is_not_called_done_before_what_it_asks_for_is_written() {
-    let mut world = converged();
-    edit_pool(&mut world, "brokers", |pool| {
-        pool.spec.jvm_options = serde_json::from_value(serde_json::json!({"-Xmx": "300m"})).unwrap();
-    });
-    let plan = decide(&world);
-    carry_out(&mut world, plan);
-    assert_eq!(world.pools["brokers"].status.as_ref().unwrap().observed_generation, Some(1));
-    converge(&mut world);
-    assert_eq!(world.pools["brokers"].status.as_ref().unwrap().observed_generation, Some(2));
-}
-
-#[test]
 fn a_partition_at_its_minimum_holds_exactly_the_brokers_that_it_needs() {
     let mut world = converged();
     change_setting(&mut world);
