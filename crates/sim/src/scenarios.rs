@@ -472,7 +472,9 @@ pub fn all() -> Vec<Scenario> {
         Story::new("role-removed-during-power-cut", Combined)
             .then(pool_of("voters", 3, CONTROLLER))
             .and(Roles("both", BROKER))
+            // Whether a broker restarts for new addresses or by the power cut is a matter of moments.
             .after(0, 10_000, PowerCut)
+            .changes_mind()
             .ends(&[3, 4, 5], 6),
         Story::new("scaled-down-while-two-are-down", Small)
             .then(Scale("controllers", 5))
