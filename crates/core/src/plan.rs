@@ -19,6 +19,7 @@ use crate::notice::Notice;
 use crate::objects::Render;
 use crate::problem::Problem;
 use crate::quorum::{CONTROLLER_PORT, Kind};
+use crate::rolling::Due;
 use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Removal};
 use crate::world::{Answer, Trouble, World};
@@ -128,13 +129,14 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     }
 
     // The quorum, then the pods that restart: only what is written already can be restarted into.
+    let due = rolling::due(world, &cluster);
     if plan.facts.is_empty() {
         join_and_leave(&mut plan, world, &cluster);
     }
     if plan.facts.is_empty() && plan.certificates.is_empty() && plan.objects.is_empty() {
         plan.marks = rolling::marks(world, &cluster);
-        roll(&mut plan, world, &cluster);
-        unregister_then_upgrade(&mut plan, world, &cluster);
+        roll(&mut plan, world, &cluster, &due);
+        unregister_then_upgrade(&mut plan, world, &cluster, due.is_empty());
     }
     pause_after_failures(&mut plan, world);
 
@@ -143,7 +145,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         plan.problems.push(problem.clone());
         Progress::Refused(vec![problem])
     } else if pool_problems.is_empty() {
-        match status::progress(world, &cluster) {
+        match status::progress(world, &cluster, &due, None) {
             Progress::Ready
                 if !plan.objects.is_empty() || !plan.growths.is_empty() || !plan.marks.is_empty() =>
             {
@@ -159,7 +161,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         });
         Progress::Refused(problems.collect())
     };
-    report_pools(&mut plan, world, Some(&cluster), &pool_problems)?;
+    report_pools(&mut plan, world, Some((&cluster, &due)), &pool_problems)?;
     finish(plan, world, Some(&cluster), progress)
 }
 
@@ -351,9 +353,9 @@ fn join_and_leave(plan: &mut Plan, world: &World, cluster: &Cluster) {
 }
 
 /// Brokers that are gone are forgotten; when all of them are, the metadata version may move.
-fn unregister_then_upgrade(plan: &mut Plan, world: &World, cluster: &Cluster) {
+fn unregister_then_upgrade(plan: &mut Plan, world: &World, cluster: &Cluster, all_restarted: bool) {
     let gone = registration::gone(world, cluster);
-    if gone.is_empty() && plan.change().is_none() && plan.restarts.is_empty() {
+    if gone.is_empty() && plan.change().is_none() && all_restarted {
         plan.deeds.extend(upgrade::metadata(world, cluster).map(Deed::Metadata));
     }
     plan.deeds.extend(gone.into_iter().map(Deed::Unregister));
@@ -379,8 +381,8 @@ fn pause_after_failures(plan: &mut Plan, world: &World) {
 }
 
 /// Which pods restart now. While the quorum changes, its members stay.
-fn roll(plan: &mut Plan, world: &World, cluster: &Cluster) {
-    let roll = rolling::next(world, cluster);
+fn roll(plan: &mut Plan, world: &World, cluster: &Cluster, due: &[Due<'_>]) {
+    let roll = rolling::next(world, cluster, due);
     plan.notices.extend(roll.notices);
     plan.look_soon(roll.look_again);
     if roll.asks_quorum {
@@ -416,18 +418,16 @@ fn broker_hosts(world: &World, cluster: &Cluster) -> Vec<String> {
 fn report_pools(
     plan: &mut Plan,
     world: &World,
-    cluster: Option<&Cluster>,
+    cluster: Option<(&Cluster, &[Due<'_>])>,
     problems: &BTreeMap<String, Vec<Problem>>,
 ) -> Result<(), serde_json::Error> {
     for (name, resource) in &world.pools {
         let progress = match (problems.get(name), cluster) {
             (Some(problems), _) => Progress::Refused(problems.clone()),
-            (None, Some(cluster)) => match cluster.pools.iter().find(|pool| pool.name == *name) {
-                Some(pool) => {
-                    status::progress(world, &Cluster { pools: vec![pool.clone()], ..cluster.clone() })
-                }
-                None => continue,
-            },
+            (None, Some((cluster, due))) if cluster.pools.iter().any(|pool| pool.name == *name) => {
+                status::progress(world, cluster, due, Some(name))
+            }
+            (None, Some(_)) => continue,
             (None, None) => Progress::Underway {
                 reason: "ClusterNotReady",
                 message: format!("Kafka '{}' cannot be carried out; its status says why", world.key.name),

@@ -133,12 +133,18 @@ impl Due<'_> {
 
 /// The pods that are to restart, in the order of their nodes.
 pub(crate) fn due<'a>(world: &'a World, cluster: &'a Cluster) -> Vec<Due<'a>> {
-    let mut due: Vec<_> = cluster.nodes().filter_map(|node| due_pod(world, cluster, node)).collect();
+    let voters: BTreeSet<String> = cluster.voters().map(|node| cluster.pod_name(node)).collect();
+    let mut due: Vec<_> = cluster.nodes().filter_map(|node| due_pod(world, cluster, node, &voters)).collect();
     due.sort_by_key(|due| due.node.id);
     due
 }
 
-fn due_pod<'a>(world: &'a World, cluster: &Cluster, node: Node<'a>) -> Option<Due<'a>> {
+fn due_pod<'a>(
+    world: &'a World,
+    cluster: &Cluster,
+    node: Node<'a>,
+    voters: &BTreeSet<String>,
+) -> Option<Due<'a>> {
     let name = cluster.pod_name(node);
     let pod = world.pods.get(&name).filter(|pod| !pod.meta.deleting)?;
     let wanted = world.pod_sets.get(&world.key.pod_set(&node.pool.name))?.pods.get(&name)?;
@@ -148,8 +154,7 @@ fn due_pod<'a>(world: &'a World, cluster: &Cluster, node: Node<'a>) -> Option<Du
         causes.push(Cause::Changed(changed));
     }
     causes.extend(certificates::stale(world, pod).map(Cause::Certificates));
-    let voters: BTreeSet<String> = cluster.voters().map(|node| cluster.pod_name(node)).collect();
-    if reach::is_cut_off(pod, &voters) {
+    if reach::is_cut_off(pod, voters) {
         causes.push(Cause::QuorumMoved);
     }
     if is_true(Some(&pod.meta.annotations), MANUAL_ROLL_ANNOTATION) {
@@ -182,17 +187,16 @@ pub(crate) fn marks(world: &World, cluster: &Cluster) -> Vec<Mark> {
         .collect()
 }
 
-/// Decides what restarts now.
-pub(crate) fn next(world: &World, cluster: &Cluster) -> Roll {
-    let due = due(world, cluster);
+/// Decides which of the pods that are to restart do so now.
+pub(crate) fn next(world: &World, cluster: &Cluster, due: &[Due<'_>]) -> Roll {
     if due.is_empty() {
         return Roll::default();
     }
     let is_of_no_use = |pod: &PodView| pod.stuck.is_some() || certificates::has_ended(world, pod);
     let (broken, due): (Vec<_>, Vec<_>) =
-        due.into_iter().partition(|due| is_of_no_use(due.pod) && !due.wants_empty_disks());
+        due.iter().partition(|due| is_of_no_use(due.pod) && !due.wants_empty_disks());
     if !broken.is_empty() {
-        let restarts = broken.iter().map(|due| restart(world, due, None)).collect();
+        let restarts = broken.into_iter().map(|due| restart(world, due, None)).collect();
         return Roll { restarts, ..Roll::default() };
     }
     let absent = absent(world, cluster, &due);
@@ -204,7 +208,7 @@ pub(crate) fn next(world: &World, cluster: &Cluster) -> Roll {
 }
 
 /// Nodes that do not serve and need no restart: they are on their way, or do not come back.
-fn absent(world: &World, cluster: &Cluster, due: &[Due<'_>]) -> Vec<(String, Option<String>)> {
+fn absent(world: &World, cluster: &Cluster, due: &[&Due<'_>]) -> Vec<(String, Option<String>)> {
     let is_due = |node: Node<'_>| due.iter().any(|due| due.node.id == node.id);
     let absent = cluster.nodes().filter(|node| !is_due(*node)).filter_map(|node| {
         let name = cluster.pod_name(node);
@@ -240,7 +244,7 @@ struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    fn among(&self, due: Vec<Due<'_>>) -> Roll {
+    fn among(&self, due: Vec<&Due<'_>>) -> Roll {
         let (controllers, brokers): (Vec<_>, Vec<_>) =
             due.into_iter().partition(|due| due.pod.runs_controller());
         let group = if controllers.is_empty() { brokers } else { controllers };
@@ -265,13 +269,13 @@ impl Choice<'_> {
     }
 
     /// What does not serve first, the leader of the quorum last.
-    fn ordered<'d>(&self, mut group: Vec<Due<'d>>) -> Vec<Due<'d>> {
+    fn ordered<'d>(&self, mut group: Vec<&'d Due<'d>>) -> Vec<&'d Due<'d>> {
         let leader = self.world.answers.quorum.known().map(|quorum| quorum.leader);
         group.sort_by_key(|due| (due.pod.ready, leader == Some(due.node.id), due.node.id));
         group
     }
 
-    fn first(&self, group: &[Due<'_>], partitions: &Answer<&Partitions>) -> Roll {
+    fn first(&self, group: &[&Due<'_>], partitions: &Answer<&Partitions>) -> Roll {
         let mut roll = Roll::default();
         let mut touched: BTreeSet<NodeId> = BTreeSet::new();
         for due in group {

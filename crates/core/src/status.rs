@@ -10,12 +10,12 @@ use karst_api as api;
 use serde::Serialize;
 
 use crate::certificates;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Node};
 use crate::names::{ClusterKey, KAFKA_VERSION_ANNOTATION, NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION};
 use crate::notice::{IDS_IGNORED, Notice};
 use crate::problem::Problem;
 use crate::quorum_status;
-use crate::rolling;
+use crate::rolling::Due;
 use crate::versions;
 use crate::world::World;
 
@@ -122,10 +122,11 @@ const RESTART_TIME: Duration = Duration::from_secs(300);
 /// A pod this much younger than its node's settings is not the node's first.
 const NOT_THE_FIRST: Duration = Duration::from_secs(5);
 
-/// How far the nodes are.
-pub fn progress(world: &World, cluster: &Cluster) -> Progress {
+/// How far the nodes are: all of them, or those of one pool.
+pub(crate) fn progress(world: &World, cluster: &Cluster, due: &[Due<'_>], pool: Option<&str>) -> Progress {
+    let is_meant = |node: &Node<'_>| pool.is_none_or(|pool| node.pool.name == pool);
     let (mut waiting, mut restarting) = (Vec::new(), Vec::new());
-    for node in cluster.nodes() {
+    for node in cluster.nodes().filter(is_meant) {
         let name = cluster.pod_name(node);
         match world.pods.get(&name) {
             Some(pod) if pod.is_serving() => {}
@@ -138,10 +139,11 @@ pub fn progress(world: &World, cluster: &Cluster) -> Progress {
         }
     }
     if waiting.is_empty() {
-        return rolling_or_ready(world, cluster, &restarting);
+        let due = due.iter().filter(|due| is_meant(&due.node)).map(|due| due.pod.meta.name.as_str());
+        return rolling_or_ready(&due.collect::<Vec<_>>(), &restarting);
     }
     waiting.extend(restarting);
-    let total = cluster.nodes().count();
+    let total = cluster.nodes().filter(is_meant).count();
     let reason = match world.kafka.status.as_ref().and_then(|status| status.kafka_version.as_ref()) {
         Some(_) => "NodesNotReady",
         None => "Creating",
@@ -151,9 +153,8 @@ pub fn progress(world: &World, cluster: &Cluster) -> Progress {
     Progress::Underway { reason, message }
 }
 
-fn rolling_or_ready(world: &World, cluster: &Cluster, restarting: &[String]) -> Progress {
-    let due: Vec<_> = rolling::due(world, cluster).iter().map(|due| due.pod.meta.name.clone()).collect();
-    match (restarting, due.as_slice()) {
+fn rolling_or_ready(due: &[&str], restarting: &[String]) -> Progress {
+    match (restarting, due) {
         ([], []) => Progress::Ready,
         ([], due) => Progress::Rolling { message: format!("pods that are to restart: {}", due.join(", ")) },
         (now, []) => Progress::Rolling { message: format!("restarting {}", now.join(", ")) },

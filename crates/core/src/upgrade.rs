@@ -10,7 +10,6 @@ use karst_api as api;
 use crate::cluster::Cluster;
 use crate::names::KAFKA_VERSION_ANNOTATION;
 use crate::notice::Notice;
-use crate::rolling;
 use crate::versions::{self, KafkaVersion};
 use crate::world::{PodView, World};
 
@@ -84,7 +83,8 @@ fn features_beyond(world: &World, asked: &KafkaVersion) -> Option<String> {
     (!beyond.is_empty()).then(|| beyond.join("; "))
 }
 
-/// The metadata version to go to now: when every node runs the version that is asked for, and nothing else is under way.
+/// The metadata version to go to, once every node runs the version that is asked for. That nothing is to restart any more is for
+/// the caller to see.
 pub(crate) fn metadata(world: &World, cluster: &Cluster) -> Option<MetadataChange> {
     let level = world.answers.quorum.known()?.metadata_level?;
     let wanted = versions::metadata_level(cluster.metadata_version)?;
@@ -98,8 +98,7 @@ pub(crate) fn metadata(world: &World, cluster: &Cluster) -> Option<MetadataChang
 
 fn is_settled(world: &World, cluster: &Cluster) -> bool {
     let runs = |pod: &PodView| pod.is_serving() && version_of(pod) == Some(cluster.version);
-    rolling::due(world, cluster).is_empty()
-        && cluster.nodes().all(|node| world.pods.get(&cluster.pod_name(node)).is_some_and(|pod| runs(pod)))
+    cluster.nodes().all(|node| world.pods.get(&cluster.pod_name(node)).is_some_and(|pod| runs(pod)))
         && world.pods.values().all(|pod| version_of(pod) == Some(cluster.version))
 }
 

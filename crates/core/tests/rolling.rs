@@ -124,6 +124,16 @@ fn a_cluster_that_rolls_stays_ready_and_its_generation_is_not_done_before_the_en
 }
 
 #[test]
+fn pools_at_rest_are_ready_without_a_word_and_their_generation_is_done() {
+    let world = converged();
+    for pool in ["brokers", "controllers"] {
+        let (ready, reason, _) = pool_conditions(&world, pool, "Ready").remove(0);
+        assert_eq!((ready.as_str(), reason.as_str()), ("True", ""), "{pool}");
+        assert_eq!(world.pools[pool].status.as_ref().unwrap().observed_generation, Some(1), "{pool}");
+    }
+}
+
+#[test]
 fn a_partition_at_its_minimum_holds_exactly_the_brokers_that_it_needs() {
     let mut world = converged();
     change_setting(&mut world);
