@@ -425,7 +425,10 @@ fn report_pools(
         let progress = match (problems.get(name), cluster) {
             (Some(problems), _) => Progress::Refused(problems.clone()),
             (None, Some((cluster, due))) if cluster.pools.iter().any(|pool| pool.name == *name) => {
-                status::progress(world, cluster, due, Some(name))
+                match status::progress(world, cluster, due, Some(name)) {
+                    Progress::Ready if !plan.objects.is_empty() => Progress::Applying,
+                    progress => progress,
+                }
             }
             (None, Some(_)) => continue,
             (None, None) => Progress::Underway {

@@ -1,15 +1,12 @@
 //! Every object of the example, as it is sent. A change here changes what users run: look at it twice.
 //!
-//! `KARST_UPDATE_GOLDEN=1 cargo test -p karst-core --test golden` writes the files anew.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
+//! `KARST_UPDATE_GOLDEN=1 cargo test -p karst-core golden` writes the files anew.
 
 use std::path::Path;
 
+use crate::support::*;
 use karst_core::names::CERTIFICATE_HASH_ANNOTATION;
 use karst_core::objects::Object;
-use support::*;
 
 fn render(object: &Object) -> String {
     let value = match object {
@@ -46,7 +43,7 @@ fn objects(yaml: &str) -> Vec<Object> {
 }
 
 fn check(example: &str, yaml: &str) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(example);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plan/golden").join(example);
     let update = std::env::var_os("KARST_UPDATE_GOLDEN").is_some();
     let mut expected = std::collections::BTreeSet::new();
     for object in objects(yaml) {
@@ -72,20 +69,20 @@ fn check(example: &str, yaml: &str) {
 
 #[test]
 fn the_quickstart_is_rendered_as_before() {
-    check("quickstart", include_str!("../../../deploy/examples/quickstart.yaml"));
+    check("quickstart", include_str!("../../../../deploy/examples/quickstart.yaml"));
 }
 
 #[test]
 fn a_single_node_is_rendered_as_before() {
-    check("single-node", include_str!("../../../deploy/examples/single-node.yaml"));
+    check("single-node", include_str!("../../../../deploy/examples/single-node.yaml"));
 }
 
 #[test]
 fn kafka_3_9_is_rendered_as_before() {
-    check("kafka-3.9", include_str!("../../../deploy/examples/kafka-3.9.yaml"));
+    check("kafka-3.9", include_str!("../../../../deploy/examples/kafka-3.9.yaml"));
 }
 
 #[test]
 fn templates_are_rendered_as_before() {
-    check("templates", include_str!("../../../deploy/examples/templates.yaml"));
+    check("templates", include_str!("../../../../deploy/examples/templates.yaml"));
 }

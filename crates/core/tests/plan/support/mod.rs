@@ -78,7 +78,7 @@ pub(crate) fn world(yaml: &str) -> World {
 
 /// The example that the README starts with.
 pub(crate) fn quickstart() -> World {
-    world(include_str!("../../../../deploy/examples/quickstart.yaml"))
+    world(include_str!("../../../../../deploy/examples/quickstart.yaml"))
 }
 
 /// A cluster as it was before there were pools, in which nothing was done yet.

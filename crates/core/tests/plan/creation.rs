@@ -1,16 +1,13 @@
 //! How a cluster comes to be, and that nothing between two steps can make it come out otherwise.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
 
 use std::sync::Arc;
 
+use crate::support::*;
 use karst_core::ids::Entropy;
 use karst_core::plan::{Fact, plan};
 use karst_core::problem::Problem;
 use karst_core::quorum::InitialControllers;
 use karst_core::world::{Answer, Answers};
-use support::*;
 
 #[test]
 fn facts_are_durable_in_order_before_the_first_pod_is_asked_for() {

@@ -1,23 +1,19 @@
 //! Changes of the storage of nodes that run: what is done, what is held, and what is said about it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
-
-mod support;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{
+    Kafka, conditions, converge, converge_kafka, decide, edit_kafka, edit_pool, is_quiet, pool_conditions,
+    step, world,
+};
 use karst_api as api;
 use karst_core::ids::NodeId;
 use karst_core::plan::{Plan, Removal};
 use karst_core::rolling::Cause;
 use karst_core::world::{Answer, ClaimView, LogDirView, RefusedGrowth, World};
 use serde_json::{Value, json};
-use support::{
-    Kafka, conditions, converge, converge_kafka, decide, edit_kafka, edit_pool, is_quiet, pool_conditions,
-    step, world,
-};
 
 /// Three controllers on one claim each, and two brokers with two volumes each.
 fn cluster() -> World {
@@ -488,7 +484,7 @@ fn who_keeps_its_claims_can_be_changed_without_a_restart() {
 
 #[test]
 fn the_limit_of_an_ephemeral_volume_restarts_pods() {
-    let mut world = support::world(
+    let mut world = crate::support::world(
         "apiVersion: kafka.strimzi.io/v1
 kind: Kafka
 metadata: {name: c}

@@ -1,11 +1,8 @@
 //! Bad input, and changes that cannot be made yet: a clear word, and nothing that runs is harmed.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod support;
-
+use crate::support::*;
 use karst_api as api;
 use karst_core::world::World;
-use support::*;
 
 /// The message on the cluster after an edit of one that runs, having checked that nothing that runs was touched.
 fn refused(edit: impl FnOnce(&mut api::Kafka)) -> String {

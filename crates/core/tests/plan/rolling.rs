@@ -1,18 +1,15 @@
 //! Restarts of running pods: in which order, why, and what keeps them from it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::*;
 use k8s_openapi::jiff::Timestamp;
 use karst_core::ids::NodeId;
 use karst_core::plan::plan;
 use karst_core::rolling::{Cause, Restart};
 use karst_core::world::{Answer, PartitionView, Partitions, PodView, World};
-use support::*;
 
 fn nodes(ids: &[i32]) -> BTreeSet<NodeId> {
     ids.iter().copied().map(NodeId).collect()
@@ -131,6 +128,19 @@ fn pools_at_rest_are_ready_without_a_word_and_their_generation_is_done() {
         assert_eq!((ready.as_str(), reason.as_str()), ("True", ""), "{pool}");
         assert_eq!(world.pools[pool].status.as_ref().unwrap().observed_generation, Some(1), "{pool}");
     }
+}
+
+#[test]
+fn a_pool_is_not_called_done_before_what_it_asks_for_is_written() {
+    let mut world = converged();
+    edit_pool(&mut world, "brokers", |pool| {
+        pool.spec.jvm_options = serde_json::from_value(serde_json::json!({"-Xmx": "300m"})).unwrap();
+    });
+    let plan = decide(&world);
+    carry_out(&mut world, plan);
+    assert_eq!(world.pools["brokers"].status.as_ref().unwrap().observed_generation, Some(1));
+    converge(&mut world);
+    assert_eq!(world.pools["brokers"].status.as_ref().unwrap().observed_generation, Some(2));
 }
 
 #[test]

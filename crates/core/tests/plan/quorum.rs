@@ -1,18 +1,15 @@
 //! Who votes: controllers that come and go, roles that change, disks that are lost.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::*;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use karst_api::{self as api, Role};
 use karst_core::ids::{Entropy, NodeId};
 use karst_core::membership::{Change, Leaving};
 use karst_core::world::{Answer, PartitionView, World};
-use support::*;
 
 fn ids(kafka: &Kafka) -> Vec<i32> {
     let mut ids: Vec<_> = kafka.voters.iter().map(|voter| voter.node.0).collect();

@@ -1,15 +1,12 @@
 //! What users add to objects by templates and labels: where it comes from, where it goes, and what is refused.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
 
 use std::collections::BTreeMap;
 
+use crate::support::*;
 use karst_api as api;
 use karst_core::objects::Object;
 use karst_core::world::World;
 use serde_json::{Value, json};
-use support::*;
 
 fn set_cluster_template(world: &mut World, template: Value) {
     edit_kafka(world, |kafka| kafka.spec.kafka.template = serde_json::from_value(template).unwrap());
@@ -342,7 +339,7 @@ fn what_is_no_part_of_a_pod_does_not_change_its_revision() {
 
 #[test]
 fn a_rich_cluster_comes_to_rest() {
-    let mut world = world(include_str!("../../../deploy/examples/templates.yaml"));
+    let mut world = world(include_str!("../../../../deploy/examples/templates.yaml"));
     converge(&mut world);
     assert_eq!(conditions(&world, "Ready")[0].0, "True");
     assert_eq!(conditions(&world, "Warning"), []);

@@ -1,16 +1,13 @@
 //! Pools of a running cluster: growing, shrinking, moving nodes, deletion and conversion.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
 
 use std::collections::BTreeSet;
 
+use crate::support::*;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use karst_api as api;
 use karst_core::ids::NodeId;
 use karst_core::plan::{Fact, Protection};
 use karst_core::world::{Answer, Answers, PartitionView, Partitions, World};
-use support::*;
 
 fn partition(topic: &str, replicas: &[i32], in_sync: &[i32], min_in_sync: usize) -> PartitionView {
     let nodes = |ids: &[i32]| ids.iter().copied().map(NodeId).collect::<BTreeSet<_>>();
@@ -129,7 +126,7 @@ fn an_id_is_given_up_only_after_its_pod_is_gone_and_its_objects_go_last() {
 
 #[test]
 fn a_claim_that_is_to_be_kept_is_kept() {
-    let yaml = include_str!("../../../deploy/examples/quickstart.yaml")
+    let yaml = include_str!("../../../../deploy/examples/quickstart.yaml")
         .replace("deleteClaim: true", "deleteClaim: false");
     let mut world = world(&yaml);
     converge(&mut world);
@@ -199,7 +196,7 @@ fn a_node_that_alone_has_a_partition_does_not_move() {
 fn two_broker_pools() -> World {
     let yaml = format!(
         "{}\n---\n{}",
-        include_str!("../../../deploy/examples/quickstart.yaml"),
+        include_str!("../../../../deploy/examples/quickstart.yaml"),
         "apiVersion: kafka.strimzi.io/v1
 kind: KafkaNodePool
 metadata: {name: more, labels: {strimzi.io/cluster: my-cluster}}

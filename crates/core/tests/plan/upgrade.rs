@@ -1,16 +1,13 @@
 //! Versions that change, brokers that are forgotten, and what the status says of both.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
 
 use std::collections::BTreeSet;
 
+use crate::support::*;
 use k8s_openapi::jiff::Timestamp;
 use karst_api::Role;
 use karst_core::ids::NodeId;
 use karst_core::plan::{Deed, plan};
 use karst_core::world::{Answer, Trouble, World};
-use support::*;
 
 fn set_version(world: &mut World, version: &str) {
     edit_kafka(world, |kafka| kafka.spec.kafka.version = Some(version.into()));

@@ -1,12 +1,10 @@
 //! Certificates through the life of a cluster: made before its pods, renewed without them, and replaced under them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-
-mod support;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::support::*;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use karst_api::CertificateAuthority;
 use karst_certs::{Authority, Certificate, Kind, Secret, SecretWrite, Settings, Stored};
@@ -16,7 +14,6 @@ use karst_core::plan::plan;
 use karst_core::rolling::{Cause, Restart};
 use karst_core::status::Progress;
 use karst_core::world::{Answer, Answers, PodView, SecretContent, SecretView, World};
-use support::*;
 
 const CLUSTER_CA: &str = "my-cluster-cluster-ca";
 const CLUSTER_CA_CERT: &str = "my-cluster-cluster-ca-cert";
