@@ -54,6 +54,24 @@ pub struct Storage {
     pub size_limit: Option<String>,
 }
 
+impl Storage {
+    /// A disk that lives and dies with its pod.
+    pub fn ephemeral() -> Self {
+        Self {
+            type_: StorageType::Ephemeral,
+            volumes: None,
+            id: None,
+            size: None,
+            class: None,
+            selector: None,
+            delete_claim: None,
+            volume_attributes_class: None,
+            kraft_metadata: None,
+            size_limit: None,
+        }
+    }
+}
+
 /// The kinds of [`Storage`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

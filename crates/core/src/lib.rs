@@ -8,6 +8,7 @@ pub mod certificates;
 pub mod claims;
 pub mod cluster;
 pub mod config;
+mod departed;
 pub mod digest;
 mod fences;
 mod health;

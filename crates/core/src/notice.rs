@@ -102,14 +102,22 @@ pub enum Notice {
         why: String,
     },
     /// A metadata version that Kafka did not take.
-    #[error(
-        "the metadata version is to become {name}, but Kafka did not do it: {why}; it is tried again (a controller that left the quorum stays registered up to Kafka 4.3 and can be in the way: run its node id once more on the new version, as a controller, until it has registered)"
-    )]
+    #[error("the metadata version is to become {name}, but Kafka did not do it: {why}; it is tried again")]
     MetadataFailed {
         /// The metadata version.
         name: &'static str,
         /// What Kafka said.
         why: String,
+    },
+    /// Controllers that are gone, and in the way of a metadata version.
+    #[error(
+        "controllers {nodes} left the quorum, and Kafka still has them registered with what they could do when they left; should that be less than metadata version {metadata} needs, they run once more, without a vote, until they have registered anew"
+    )]
+    ControllersRegistered {
+        /// The controllers.
+        nodes: String,
+        /// The metadata version.
+        metadata: &'static str,
     },
     /// A version that could not read what is there.
     #[error("spec.kafka.version is {asked}, and the nodes stay at {kept}: {why}")]
@@ -332,6 +340,7 @@ impl Notice {
             Self::UnregistrationFailed { .. } => "UnregistrationFailed",
             Self::MetadataFailed { .. } => "MetadataVersionHeld",
             Self::VersionHeld { .. } => "VersionHeld",
+            Self::ControllersRegistered { .. } => "ControllersStillRegistered",
             Self::RestartHeld { .. } => "RestartHeld",
             Self::RollStopped { .. } => "RollingUpdateStopped",
             Self::PartitionsHere { .. } | Self::PartitionsUnknown { .. } => "ScaleDownPreventionCheck",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use karst_api as api;
 
 use crate::cluster::{Pool, Roles};
+use crate::departed;
 use crate::identity;
 use crate::ids::NodeId;
 use crate::names::{self, NODE_POOLS_ANNOTATION, STORAGE_ANNOTATION};
@@ -126,7 +127,8 @@ fn virtual_pool(spec: &api::KafkaClusterSpec, template: Template) -> Option<Want
 }
 
 fn report_vanished_pools(world: &World, wanted: &[Wanted<'_>], resolved: &mut Resolved) {
-    let known: BTreeSet<String> = wanted.iter().map(|pool| world.key.pod_set(pool.name)).collect();
+    let names = wanted.iter().map(|pool| pool.name).chain([departed::POOL]);
+    let known: BTreeSet<String> = names.map(|pool| world.key.pod_set(pool)).collect();
     let gone = world.pod_sets.keys().filter(|pod_set| !known.contains(*pod_set));
     resolved.notices.extend(gone.map(|pod_set| Notice::PoolGone { pod_set: pod_set.clone() }));
 }

@@ -184,6 +184,7 @@ mod tests {
             voters,
             observers: Vec::new(),
             is_dynamic: true,
+            registered: Default::default(),
             is_committed: true,
             metadata_level: None,
             features: std::collections::BTreeMap::new(),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use karst_api as api;
 
 use crate::cluster::{Cluster, Pool, Roles};
+use crate::departed;
 use crate::ids::NodeId;
 use crate::listeners;
 use crate::names::{self, ClusterKey, LONGEST_NAME};
@@ -57,7 +58,7 @@ pub fn resolve(world: &World) -> Resolved {
     if let (Some(version), Some(metadata_version), true) =
         (version, metadata_version, resolved.problems.is_empty())
     {
-        resolved.cluster = Some(Cluster {
+        let mut cluster = Cluster {
             key: world.key.clone(),
             version,
             metadata_version,
@@ -65,7 +66,9 @@ pub fn resolve(world: &World) -> Resolved {
             listeners: listeners.served,
             pools,
             domain: world.settings.cluster_domain.clone(),
-        });
+        };
+        departed::bring_back(world, &mut cluster, &mut resolved.notices);
+        resolved.cluster = Some(cluster);
     }
     resolved
 }

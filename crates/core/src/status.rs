@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::certificates;
 use crate::cluster::{Cluster, Node};
+use crate::departed;
 use crate::names::{ClusterKey, KAFKA_VERSION_ANNOTATION, NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION};
 use crate::notice::{IDS_IGNORED, Notice};
 use crate::problem::Problem;
@@ -226,8 +227,12 @@ pub fn of_kafka(
         status.quorum = Some(quorum_status::view(quorum));
     }
     if let Some(cluster) = cluster {
-        let pools: Vec<_> =
-            cluster.pools.iter().map(|pool| api::UsedNodePool { name: Some(pool.name.clone()) }).collect();
+        let pools: Vec<_> = cluster
+            .pools
+            .iter()
+            .filter(|pool| pool.name != departed::POOL)
+            .map(|pool| api::UsedNodePool { name: Some(pool.name.clone()) })
+            .collect();
         status.kafka_node_pools = Some(pools.clone());
         status.node_pools = Some(pools);
         status.listeners = Some(listeners(world, cluster));

@@ -96,7 +96,8 @@ pub(crate) fn metadata(world: &World, cluster: &Cluster) -> Option<MetadataChang
     Some(MetadataChange { level: wanted, name: cluster.metadata_version, is_downgrade })
 }
 
-fn is_settled(world: &World, cluster: &Cluster) -> bool {
+/// Does every node run the version that is asked for, and serve?
+pub(crate) fn is_settled(world: &World, cluster: &Cluster) -> bool {
     let runs = |pod: &PodView| pod.is_serving() && version_of(pod) == Some(cluster.version);
     cluster.nodes().all(|node| world.pods.get(&cluster.pod_name(node)).is_some_and(|pod| runs(pod)))
         && world.pods.values().all(|pod| version_of(pod) == Some(cluster.version))

@@ -212,6 +212,8 @@ pub struct QuorumView {
     pub observers: Vec<Replica>,
     /// Is the set of voters kept in the quorum's own log, so that it can be changed?
     pub is_dynamic: bool,
+    /// Controllers that are registered. Those that left stay so.
+    pub registered: BTreeSet<NodeId>,
     /// Can what the voter set says still be undone by another leader?
     pub is_committed: bool,
     /// The finalized metadata version's level.

@@ -733,6 +733,7 @@ impl Quorum {
             voters: voters.iter().map(replica).collect(),
             observers,
             is_dynamic: true,
+            registered: voters.iter().map(|voter| voter.node).collect(),
             is_committed: office.committed >= disk.log.len(),
             metadata_level: Some(self.level),
             features: [("kraft.version".to_owned(), 1), ("metadata.version".to_owned(), self.level)].into(),

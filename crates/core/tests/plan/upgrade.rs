@@ -57,6 +57,59 @@ fn an_upgrade_rolls_all_nodes_and_then_raises_the_metadata_version() {
     assert_eq!(status(&world).registered_node_ids, None, "nothing is remembered any more");
 }
 
+/// A cluster from which two controllers have departed.
+fn shrunk() -> (World, Kafka) {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    for replicas in [5, 3] {
+        edit_pool(&mut world, "controllers", |pool| pool.spec.replicas = replicas);
+        converge_kafka(&mut world, &mut kafka, &[]);
+    }
+    assert_eq!(kafka.controllers.keys().map(|node| node.0).collect::<Vec<_>>(), [3, 4, 5, 6, 7]);
+    (world, kafka)
+}
+
+#[test]
+fn controllers_that_departed_run_once_more_so_that_the_metadata_version_can_move() {
+    let (mut world, mut kafka) = shrunk();
+    let voters = kafka.voters.clone();
+    set_version(&mut world, "4.3.1");
+    let (mut came, mut told_before_the_roll) = (BTreeSet::new(), false);
+    for _ in 0..200 {
+        if !step(&mut world, &mut kafka, &[]) {
+            break;
+        }
+        assert_eq!(kafka.voters, voters, "whoever departed does not vote again");
+        came.extend(world.pods.keys().filter(|pod| pod.contains("returning")).cloned());
+        let told =
+            conditions(&world, "Warning").iter().any(|(_, reason, _)| reason == "ControllersStillRegistered");
+        told_before_the_roll |= told && running(&world).contains("4.1.1");
+    }
+    assert_eq!(came, ["my-cluster-returning-6".to_owned(), "my-cluster-returning-7".to_owned()].into());
+    assert!(told_before_the_roll);
+    assert_eq!(status(&world).kafka_metadata_version.as_deref(), Some("4.3-IV0"));
+    let left = |name: &String| name.contains("returning");
+    assert!(!world.pods.keys().any(left) && !world.pod_sets.keys().any(left));
+    assert!(!world.config_maps.keys().any(left) && !world.secrets.keys().any(left));
+    assert_eq!(conditions(&world, "Ready")[0].1, "");
+}
+
+#[test]
+fn departed_controllers_stay_away_while_nothing_asks_for_them() {
+    let (mut world, mut kafka) = shrunk();
+    edit_kafka(&mut world, |kafka| {
+        (kafka.spec.kafka.version, kafka.spec.kafka.metadata_version) =
+            (Some("4.3.1".into()), Some("4.1".into()));
+    });
+    for _ in 0..200 {
+        if !step(&mut world, &mut kafka, &[]) {
+            break;
+        }
+        assert!(!world.pods.keys().any(|pod| pod.contains("returning")));
+    }
+    assert_eq!((kafka.level, running(&world)), (27, ["4.3.1".to_owned()].into()));
+}
+
 #[test]
 fn a_metadata_version_that_is_given_is_kept() {
     let (mut world, mut kafka) = old_cluster();

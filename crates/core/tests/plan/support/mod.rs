@@ -20,7 +20,7 @@ use karst_core::quorum::InitialControllers;
 use karst_core::world::{
     Answer, Answers, ClaimView, ConfigMapView, LogDirView, Meta, PartitionView, Partitions, PlainView,
     PodSetView, PodView, QuorumView, Registered, RegisteredBroker, Replica, SecretView, ServiceAccountView,
-    ServiceView, Settings, WantedPod, World,
+    ServiceView, Settings, Trouble, WantedPod, World,
 };
 use serde_json::Value;
 
@@ -359,6 +359,8 @@ pub(crate) struct Kafka {
     pub(crate) is_static: bool,
     /// Brokers that registered once and were not unregistered.
     pub(crate) registered: BTreeSet<NodeId>,
+    /// Controllers that registered once, and the newest level that each could follow then. Kafka never forgets one.
+    pub(crate) controllers: BTreeMap<NodeId, i16>,
     /// The level of its metadata version.
     pub(crate) level: i16,
     /// Does it tell of brokers that do not serve?
@@ -374,6 +376,7 @@ impl Default for Kafka {
             disks: BTreeMap::new(),
             is_static: false,
             registered: BTreeSet::new(),
+            controllers: BTreeMap::new(),
             level: 27,
             fenced_known: true,
             log_dirs: BTreeMap::new(),
@@ -422,10 +425,28 @@ impl Kafka {
             voters: self.voters.iter().map(replica).collect(),
             observers: others.filter(|one| !self.voters.contains(one)).map(|one| replica(&one)).collect(),
             is_dynamic: !self.is_static,
+            registered: self.controllers.keys().copied().chain(running.iter().copied()).collect(),
             is_committed: true,
             metadata_level: Some(self.level),
             features: [("kraft.version".into(), 1)].into(),
         })
+    }
+
+    /// Controllers register when they start.
+    fn register_controllers(&mut self, world: &World) {
+        for (name, pod) in world.pods.iter().filter(|(_, pod)| pod.is_serving() && pod.runs_controller()) {
+            let version = pod.meta.annotations.get(karst_core::names::KAFKA_VERSION_ANNOTATION);
+            let version = version.and_then(|version| karst_core::versions::find(version));
+            let level = version.map(karst_core::versions::KafkaVersion::level);
+            self.controllers.extend(karst_core::names::node_of_pod(name).zip(level));
+        }
+    }
+
+    /// Why it does not do what it is asked to do.
+    fn refuses(&self, deed: &Deed) -> Option<String> {
+        let Deed::Metadata(change) = deed else { return None };
+        let (node, most) = self.controllers.iter().find(|(_, most)| **most < change.level)?;
+        Some(format!("Controller {node} only supports versions 7-{most}"))
     }
 
     /// Which brokers are registered, with all that run now.
@@ -515,7 +536,13 @@ pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[Partition
     if is_quiet(&plan) {
         return false;
     }
+    kafka.register_controllers(world);
     for deed in &plan.deeds {
+        world.troubles.retain(|trouble| trouble.deed != *deed);
+        if let Some(why) = kafka.refuses(deed) {
+            world.troubles.push(Trouble { deed: deed.clone(), why, until: world.now });
+            continue;
+        }
         kafka.do_it(deed);
         if let Deed::Unregister(node) = deed
             && let Some(status) = karst_core::registration::without(world, *node)
