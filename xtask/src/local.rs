@@ -54,6 +54,15 @@ pub(crate) enum OperatorImage {
 }
 
 impl Running {
+    /// Makes more versions of Kafka available than every instance has.
+    pub(crate) fn load_kafka(&self, versions: &[&str]) -> Result<()> {
+        if versions.is_empty() {
+            return Ok(());
+        }
+        let images = images::kafka::images(&Cache::open()?, versions)?;
+        step("Loading more versions of Kafka", || images::load(&self.instance, &images)).map(drop)
+    }
+
     /// Compiles the operator of this checkout and loads its image.
     pub(crate) fn load_operator(&self) -> Result<OperatorImage> {
         let programs = step("Compiling the operator and the launcher", images::operator::compile)?;

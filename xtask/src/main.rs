@@ -65,6 +65,8 @@ enum Task {
     Logs(inspect::LogsOptions),
     /// Run the tests: formatting, lints, unit tests, and end-to-end tests in a Kubernetes of their own
     Test(test::Options),
+    /// Run tests that take too long for every day, by name, in a Kubernetes of their own: upgrades, disasters, ...
+    Soak(test::SoakOptions),
     /// Run Karst's decisions in a simulated world, with faults: `--seeds N`, `--campaign a` or `d`, `--help` for more
     #[command(disable_help_flag = true)]
     Sim {
@@ -131,6 +133,7 @@ fn run(task: Task) -> Result<ExitCode> {
         }
         Task::Logs(options) => return Ok(exit_code(inspect::logs(&options)?)),
         Task::Test(options) => return test::test(&options),
+        Task::Soak(options) => return Ok(test::soak(&options)),
         Task::Sim { arguments } => return simulate(&arguments),
         Task::Bench(options) => bench::bench(&options)?,
         Task::Crds => write_crds()?,

@@ -1,5 +1,6 @@
 //! The tests, on two floors: `pure` needs nothing but a compiler, `real` starts a Kubernetes of its own and
-//! runs the end-to-end tests inside its network, where pods and services can be reached by name.
+//! runs the end-to-end tests inside its network, where pods and services can be reached by name. What takes too long for every
+//! day is a soak, and runs on a real floor too.
 
 use std::fs;
 use std::path::Path;
@@ -9,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
+use crate::images::kafka;
 use crate::instance::{Instance, Name};
 use crate::local::{self, Running};
 use crate::steps::{Elapsed, headline, note, step};
@@ -25,6 +27,29 @@ pub(crate) struct Options {
     floor: Option<Floor>,
     /// Leave the test's Kubernetes running, to look at what happened
     #[arg(long)]
+    keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SoakOptions {
+    /// Which ones: those whose names contain one of these
+    #[arg(required = true)]
+    names: Vec<String>,
+    /// Leave the Kubernetes of the soak running, to look at what happened
+    #[arg(long)]
+    keep: bool,
+}
+
+/// End-to-end tests, and what they need.
+#[derive(Debug, Clone, Copy)]
+struct Suite<'a> {
+    /// The test program.
+    program: &'static str,
+    /// Which of its tests.
+    filters: &'a [String],
+    /// The versions of Kafka that must be there beside the usual ones.
+    versions: &'static [&'static str],
+    /// Does its Kubernetes stay?
     keep: bool,
 }
 
@@ -61,9 +86,17 @@ pub(crate) fn test(options: &Options) -> Result<ExitCode> {
     }
     let is_sound = outcomes.iter().all(|outcome| outcome.error.is_none());
     if options.wants(Floor::Real) && is_sound {
-        outcomes.push(attempt("end to end", || real(options)));
+        let suite = Suite { program: "real", filters: &options.filters, versions: &[], keep: options.keep };
+        outcomes.push(attempt("end to end", || real(suite)));
     }
     Ok(summarise(&outcomes, options.wants(Floor::Real) && !is_sound))
+}
+
+/// Runs tests that take too long for every day.
+pub(crate) fn soak(options: &SoakOptions) -> ExitCode {
+    let suite =
+        Suite { program: "soak", filters: &options.names, versions: kafka::EVERY_LINE, keep: options.keep };
+    summarise(&[attempt("soak", || real(suite))], false)
 }
 
 /// The generated resource definitions are compared with their types by a unit test.
@@ -75,13 +108,13 @@ fn pure() -> [(&'static str, Vec<&'static str>); 3] {
     ]
 }
 
-fn real(options: &Options) -> Result<()> {
+fn real(suite: Suite<'_>) -> Result<()> {
     // Inside the instance's network no registry can be reached: compile before entering it.
     cargo_visibly(&["test", "--package", END_TO_END, "--no-run", "--quiet"])?;
-    require_a_test(&options.filters)?;
+    require_a_test(suite)?;
     let instance = Instance::named(&instance_name()?)?;
-    let result = in_fresh_instance(&instance, options);
-    if options.keep {
+    let result = in_fresh_instance(&instance, suite);
+    if suite.keep {
         note(format!(
             "the instance {} is left running; `cargo xtask down --name {0}` ends it",
             instance.name()
@@ -93,12 +126,13 @@ fn real(options: &Options) -> Result<()> {
 }
 
 /// A misspelt name must not look like a success.
-fn require_a_test(filters: &[String]) -> Result<()> {
+fn require_a_test(suite: Suite<'_>) -> Result<()> {
     let mut list = Command::new(env!("CARGO"));
-    list.current_dir(paths::checkout()).args(["test", "--quiet", "--package", END_TO_END, "--", "--list"]);
-    let listed = command::output(list.args(filters))?;
+    list.current_dir(paths::checkout()).args(["test", "--quiet", "--package", END_TO_END]);
+    list.args(["--test", suite.program, "--", "--list"]);
+    let listed = command::output(list.args(suite.filters))?;
     if !listed.lines().any(|line| line.ends_with(": test")) {
-        bail!("no end-to-end test is called {}", filters.join(" or "));
+        bail!("no test of the program {} is called {}", suite.program, suite.filters.join(" or "));
     }
     Ok(())
 }
@@ -110,16 +144,17 @@ fn instance_name() -> Result<Name> {
     format!("test-{}", &digest[..8]).parse()
 }
 
-fn in_fresh_instance(instance: &Instance, options: &Options) -> Result<()> {
+fn in_fresh_instance(instance: &Instance, suite: Suite<'_>) -> Result<()> {
     let lock = instance.lock()?;
     if instance.exists() {
         step("Removing what an earlier run left behind", || instance.remove())?;
     }
     let running = local::start(instance, &lock)?;
+    running.load_kafka(suite.versions)?;
     let image = running.load_operator()?;
     install::resource_definitions(&running.kubectl)?;
     install::operator(&running.kubectl, image)?;
-    let result = run_inside(instance, &running, options);
+    let result = run_inside(instance, &running, suite);
     if result.is_err() {
         // What explains a failure must outlive the cluster in which it happened.
         let evidence = paths::checkout().join("target/test-evidence");
@@ -129,10 +164,11 @@ fn in_fresh_instance(instance: &Instance, options: &Options) -> Result<()> {
     result
 }
 
-fn run_inside(instance: &Instance, running: &Running, options: &Options) -> Result<()> {
+fn run_inside(instance: &Instance, running: &Running, suite: Suite<'_>) -> Result<()> {
     let mut command = local::guest(instance, &running.binaries, paths::checkout(), env!("CARGO"))?;
-    command.args(["test", "--offline", "--package", END_TO_END, "--", "--test-threads=1", "--nocapture"]);
-    command.args(&options.filters).env("KARST_E2E", "1");
+    command.args(["test", "--offline", "--package", END_TO_END, "--test", suite.program]);
+    command.args(["--", "--test-threads=1", "--nocapture"]);
+    command.args(suite.filters).env("KARST_E2E", "1");
     command::run_visibly(&mut command).context("end-to-end tests failed")
 }
 

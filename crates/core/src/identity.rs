@@ -41,26 +41,24 @@ pub fn resolve(world: &World, cluster: &Cluster) -> Result<Identity, Problem> {
             let cluster_id = id_of_pools(world)?.ok_or(Problem::ClusterIdGone)?;
             Ok(Identity { cluster_id, initial: Some(initial), is_durable: false })
         }
-        (known_id, None) => {
-            let is_durable = known_id.is_some();
-            let cluster_id = match known_id {
-                Some(id) => Some(id),
-                None => id_of_pools(world)?,
-            };
-            match (cluster_id, remains(world)) {
-                (cluster_id, None) => Ok(Identity {
-                    cluster_id: cluster_id.unwrap_or_else(|| world.entropy.cluster_id()),
-                    initial: Some(InitialControllers::form(controllers(cluster), &world.entropy)),
-                    is_durable: false,
-                }),
-                (Some(cluster_id), Some(_)) => match from_voters(world, cluster) {
-                    Some(initial) => Ok(Identity { cluster_id, initial: Some(initial), is_durable: false }),
-                    None => Ok(Identity { cluster_id, initial: None, is_durable }),
-                },
-                (None, Some(remains)) => Err(Problem::IdentityLost { remains }),
-            }
-        }
+        // Whoever has an id exists, though its disks may be ones that nobody has labelled yet.
+        (Some(cluster_id), None) => Ok(existing(world, cluster, cluster_id, true)),
+        (None, None) => match (id_of_pools(world)?, remains(world)) {
+            (cluster_id, None) => Ok(Identity {
+                cluster_id: cluster_id.unwrap_or_else(|| world.entropy.cluster_id()),
+                initial: Some(InitialControllers::form(controllers(cluster), &world.entropy)),
+                is_durable: false,
+            }),
+            (Some(cluster_id), Some(_)) => Ok(existing(world, cluster, cluster_id, false)),
+            (None, Some(remains)) => Err(Problem::IdentityLost { remains }),
+        },
     }
+}
+
+/// A cluster that exists, and whose list is unknown until its voters tell.
+fn existing(world: &World, cluster: &Cluster, cluster_id: ClusterId, has_id: bool) -> Identity {
+    let initial = from_voters(world, cluster);
+    Identity { cluster_id, is_durable: has_id && initial.is_none(), initial }
 }
 
 /// The list as the voters would have formed it: for a cluster that exists, and whose list was lost.

@@ -8,9 +8,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use karst_api::{Condition, Kafka, KafkaNodePool, KafkaStatus};
 use karst_core::names::CLUSTER_LABEL;
 use kube::ResourceExt;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::watcher::Config;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::manifests::{typed_kafka, typed_pool};
 use crate::story::Scene;
@@ -59,6 +59,39 @@ impl<'a> Cluster<'a> {
             created.with_context(|| format!("creating KafkaNodePool {}", pool.name_any()))?;
         }
         Ok(())
+    }
+
+    /// Changes `spec.kafka`.
+    pub async fn edit(&self, spec: &Value) -> Result<()> {
+        self.patch(&json!({ "spec": { "kafka": spec } })).await
+    }
+
+    /// Sets an annotation of the `Kafka` resource, or takes it away.
+    pub async fn annotate(&self, annotation: &str, value: Option<&str>) -> Result<()> {
+        self.patch(&json!({ "metadata": { "annotations": { annotation: value } } })).await
+    }
+
+    async fn patch(&self, change: &Value) -> Result<()> {
+        let patch = Patch::Merge(change);
+        self.scene.api::<Kafka>().patch(&self.name, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// Changes the `spec` of a pool.
+    pub async fn edit_pool(&self, pool: &str, spec: &Value) -> Result<()> {
+        let patch = Patch::Merge(json!({ "spec": spec }));
+        self.scene.api::<KafkaNodePool>().patch(pool, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// Waits until exactly these nodes vote, and nothing of the quorum is left to be done.
+    pub async fn until_voters(&self, ids: &[i32]) -> Result<()> {
+        let what = format!("the voters {ids:?}");
+        self.until_status(&what, STARTING, |_, status| {
+            let same = status.quorum.as_ref()?.voter_ids.as_deref()? == ids;
+            (same && is_true(status, "QuorumReconciled") && is_true(status, "QuorumHealthy")).then_some(())
+        })
+        .await
     }
 
     /// Selects what belongs to the cluster.

@@ -29,6 +29,16 @@ pub fn kafka(name: &str) -> Value {
     })
 }
 
+/// A cluster whose topics have three copies, and need two of them.
+pub fn replicated(name: &str) -> Value {
+    let mut kafka = kafka(name);
+    for key in ["default.replication.factor", "offsets.topic.replication.factor"] {
+        kafka["spec"]["kafka"]["config"][key] = json!(3);
+    }
+    kafka["spec"]["kafka"]["config"]["min.insync.replicas"] = json!(2);
+    kafka
+}
+
 /// A pool whose nodes run.
 pub fn pool(cluster: &str, name: &str, roles: &[&str], replicas: u32) -> Value {
     json!({
@@ -42,6 +52,13 @@ pub fn pool(cluster: &str, name: &str, roles: &[&str], replicas: u32) -> Value {
             "resources": { "requests": { "cpu": "50m", "memory": "512Mi" }, "limits": { "memory": "1Gi" } },
         },
     })
+}
+
+/// A pool whose nodes run, on disks that go with them.
+pub fn pool_with_claims(cluster: &str, name: &str, roles: &[&str], replicas: u32) -> Value {
+    let mut pool = pool(cluster, name, roles, replicas);
+    pool["spec"]["storage"] = claims(true);
+    pool
 }
 
 /// A pool whose nodes no machine is large enough for: its pods are made, but no JVM starts.

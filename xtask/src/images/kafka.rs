@@ -15,7 +15,9 @@ use crate::command;
 use crate::hash::Hasher;
 
 /// The versions to make images of: the newest of the oldest line we support, and the default.
-const VERSIONS: [&str; 2] = ["3.9.1", "4.1.1"];
+pub(crate) const USUAL: &[&str] = &["3.9.1", "4.1.1"];
+/// One version of each line that Karst runs: what an upgrade passes through.
+pub(crate) const EVERY_LINE: &[&str] = &["3.9.1", "4.0.1", "4.1.1", "4.2.1", "4.3.1"];
 
 const COPY_JARS: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 const RUN_CLASS: &str = include_str!("../../../local/kafka/kafka-run-class.sh");
@@ -46,9 +48,9 @@ const TOOLS: [(&str, &[&str]); 17] = [
     ("kafka-topics", &["org.apache.kafka.tools.TopicCommand"]),
 ];
 
-pub(crate) fn images(cache: &Cache) -> Result<Vec<Image>> {
+pub(crate) fn images(cache: &Cache, versions: &[&str]) -> Result<Vec<Image>> {
     let base = base::layer(cache)?;
-    VERSIONS.iter().map(|version| image(cache, &base, version)).collect()
+    versions.iter().map(|version| image(cache, &base, version)).collect()
 }
 
 fn image(cache: &Cache, base: &Layer, version: &str) -> Result<Image> {

@@ -25,7 +25,7 @@ use layer::Layer;
 /// The images that every instance needs, whatever is developed on it.
 pub(crate) fn foundation(cache: &Cache, binaries: &Binaries) -> Result<Vec<Image>> {
     let mut images = vec![pause(cache, binaries)?];
-    images.extend(kafka::images(cache)?);
+    images.extend(kafka::images(cache, kafka::USUAL)?);
     Ok(images)
 }
 

@@ -376,7 +376,7 @@ fn controllers_of_a_pool_that_vanished_or_is_not_valid_are_left_alone() {
     assert_eq!((ids(&kafka), world.pods.len()), (vec![3, 4, 5, 6, 7], 8));
 }
 
-/// A cluster that was made before quorums were dynamic: its disks are there, and its id is known.
+/// A cluster that was made before quorums were dynamic: its disks are there, though none has our labels, and its id is known.
 fn static_cluster() -> (World, Kafka) {
     let mut world = converged();
     let mut kafka = Kafka::formed(&world);
@@ -385,7 +385,7 @@ fn static_cluster() -> (World, Kafka) {
         let status = kafka.status.as_mut().unwrap();
         (status.initial_controllers, status.quorum) = (None, None);
     });
-    (world.pods, world.pod_sets, world.config_maps) = Default::default();
+    (world.pods, world.pod_sets, world.config_maps, world.claims) = Default::default();
     (world, kafka)
 }
 

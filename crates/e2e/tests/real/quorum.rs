@@ -7,14 +7,14 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use karst_api::KafkaNodePool;
 use karst_core::names::CONTROLLER_ROLE_LABEL;
-use karst_e2e::cluster::{Cluster, STARTING, is_pod_ready, is_true};
+use karst_e2e::cluster::{Cluster, STARTING, is_pod_ready};
 use karst_e2e::kafka_tools::ConsoleTools;
 use karst_e2e::load::under_load;
-use karst_e2e::manifests::{claims, kafka, pool};
+use karst_e2e::manifests::{pool_with_claims, replicated};
 use karst_e2e::story::{Scene, story};
 use karst_e2e::{kubectl, wait};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::DeleteParams;
 use serde_json::json;
 
 #[tokio::test]
@@ -46,19 +46,11 @@ async fn controllers_come_go_and_are_replaced_under_load_and_nothing_is_lost() -
 }
 
 async fn create(scene: &Scene) -> Result<Cluster<'_>> {
-    let with_claims = |name: &str, role: &str| {
-        let mut pool = pool("live", name, &[role], 3);
-        pool["spec"]["storage"] = claims(true);
-        pool
-    };
-    let mut kafka = kafka("live");
-    let replicated = ["default.replication.factor", "offsets.topic.replication.factor"];
-    for key in replicated {
-        kafka["spec"]["kafka"]["config"][key] = json!(3);
-    }
-    kafka["spec"]["kafka"]["config"]["min.insync.replicas"] = json!(2);
-    let pools = [with_claims("brokers", "broker"), with_claims("controllers", "controller")];
-    let cluster = Cluster::create(scene, &kafka, &pools).await?;
+    let pools = [
+        pool_with_claims("live", "brokers", &["broker"], 3),
+        pool_with_claims("live", "controllers", &["controller"], 3),
+    ];
+    let cluster = Cluster::create(scene, &replicated("live"), &pools).await?;
     scene.step("waiting until it is ready");
     cluster.until_ready().await?;
     cluster.until_quorum_is_formed().await?;
@@ -71,16 +63,6 @@ async fn brokers(cluster: &Cluster<'_>) -> Result<BTreeMap<String, String>> {
     Ok(uids)
 }
 
-async fn until_voters(cluster: &Cluster<'_>, ids: &[i32]) -> Result<()> {
-    let what = format!("the voters {ids:?}");
-    cluster
-        .until_status(&what, STARTING, |_, status| {
-            let same = status.quorum.as_ref()?.voter_ids.as_deref()? == ids;
-            (same && is_true(status, "QuorumReconciled") && is_true(status, "QuorumHealthy")).then_some(())
-        })
-        .await
-}
-
 /// Three, five, three, one and three again. The claims go with their nodes, so the initial ones come back on empty disks.
 async fn scale(cluster: &Cluster<'_>) -> Result<()> {
     for (replicas, voters) in [(5, vec![3, 4, 5, 6, 7]), (3, vec![3, 4, 5]), (1, vec![3]), (3, vec![3, 4, 5])]
@@ -89,7 +71,7 @@ async fn scale(cluster: &Cluster<'_>) -> Result<()> {
         let replicas = format!("--replicas={replicas}");
         let target = "kafkanodepool/controllers";
         kubectl::run(&["scale", "--namespace", &cluster.scene.namespace, target, &replicas]).await?;
-        until_voters(cluster, &voters).await?;
+        cluster.until_voters(&voters).await?;
         cluster.until_pods_ready(3 + voters.len()).await?;
     }
     Ok(())
@@ -123,25 +105,20 @@ async fn replace_disk(cluster: &Cluster<'_>) -> Result<()> {
 async fn exchange_roles(cluster: &Cluster<'_>) -> Result<()> {
     let scene = cluster.scene;
     let pools = scene.api::<KafkaNodePool>();
-    let roles = async |roles: &[&str]| {
-        let patch = Patch::Merge(json!({ "spec": { "roles": roles } }));
-        pools.patch("brokers", &PatchParams::default(), &patch).await.map(drop)
-    };
+    let roles = async |roles: &[&str]| cluster.edit_pool("brokers", &json!({ "roles": roles })).await;
     scene.step("making the brokers controllers, and deleting the pool of controllers");
     roles(&["controller", "broker"]).await?;
     pools.delete("controllers", &DeleteParams::default()).await?;
-    until_voters(cluster, &[0, 1, 2]).await?;
+    cluster.until_voters(&[0, 1, 2]).await?;
     wait::until_one(pools.clone(), "controllers", "the end of pool controllers", STARTING, |found| {
         found.is_none().then_some(())
     })
     .await?;
 
     scene.step("adding a pool of controllers, and making the brokers brokers again");
-    let mut fresh = pool("live", "fresh", &["controller"], 3);
-    fresh["spec"]["storage"] = claims(true);
-    cluster.create_pools(&[fresh]).await?;
+    cluster.create_pools(&[pool_with_claims("live", "fresh", &["controller"], 3)]).await?;
     roles(&["broker"]).await?;
-    until_voters(cluster, &[3, 4, 5]).await?;
+    cluster.until_voters(&[3, 4, 5]).await?;
     let what = "brokers that were restarted without the role of controllers";
     wait::until(scene.api::<Pod>(), cluster.watched(), what, STARTING, |pods| {
         let votes = |pod: &Pod| pod.labels().get(CONTROLLER_ROLE_LABEL).is_some_and(|value| value == "true");

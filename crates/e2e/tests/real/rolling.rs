@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
-use karst_api::{Kafka, KafkaNodePool};
+use karst_api::KafkaNodePool;
 use karst_e2e::cluster::{Cluster, STARTING, condition, warnings};
 use karst_e2e::kafka_tools::{ConsoleTools, Kcat};
 use karst_e2e::load::under_load;
-use karst_e2e::manifests::{claims, kafka, pool};
+use karst_e2e::manifests::{pool, pool_with_claims, replicated};
 use karst_e2e::story::{Scene, story};
 use karst_e2e::{kubectl, wait};
-use kube::api::{DeleteParams, Patch, PatchParams};
-use serde_json::{Value, json};
+use kube::api::DeleteParams;
+use serde_json::json;
 
 const PODS: [&str; 3] = ["live-both-0", "live-both-1", "live-both-2"];
 
@@ -33,31 +33,19 @@ async fn pods_restart_one_at_a_time_under_load_and_mistakes_hurt_one_node() -> R
 }
 
 async fn create(scene: &Scene) -> Result<Cluster<'_>> {
-    let mut both = pool("live", "both", &["controller", "broker"], 3);
-    both["spec"]["storage"] = claims(true);
-    let mut kafka = kafka("live");
-    for key in ["default.replication.factor", "offsets.topic.replication.factor"] {
-        kafka["spec"]["kafka"]["config"][key] = json!(3);
-    }
-    kafka["spec"]["kafka"]["config"]["min.insync.replicas"] = json!(2);
-    let cluster = Cluster::create(scene, &kafka, &[both]).await?;
+    let both = pool_with_claims("live", "both", &["controller", "broker"], 3);
+    let cluster = Cluster::create(scene, &replicated("live"), &[both]).await?;
     scene.step("waiting until it is ready");
     cluster.until_ready().await?;
     cluster.until_quorum_is_formed().await?;
     Ok(cluster)
 }
 
-async fn edit(cluster: &Cluster<'_>, spec: &Value) -> Result<()> {
-    let patch = Patch::Merge(json!({ "spec": { "kafka": spec } }));
-    cluster.scene.api::<Kafka>().patch(&cluster.name, &PatchParams::default(), &patch).await?;
-    Ok(())
-}
-
 /// All pods are others than before, and the cluster was ready all the time.
 async fn change_settings(cluster: &Cluster<'_>) -> Result<()> {
     cluster.scene.step("changing a setting");
     let before = cluster.pod_uids().await?;
-    edit(cluster, &json!({ "config": { "log.retention.hours": 24 } })).await?;
+    cluster.edit(&json!({ "config": { "log.retention.hours": 24 } })).await?;
     let ready = cluster
         .until_status("the new generation, without ever being not ready", STARTING, |kafka, status| {
             let ready = condition(status, "Ready").and_then(|ready| ready.status.clone());
@@ -107,7 +95,7 @@ async fn make_mistakes(cluster: &Cluster<'_>) -> Result<()> {
     for (wrong, right, word) in mistakes {
         cluster.scene.step(format!("making a mistake in {word}"));
         let before = cluster.pod_uids().await?;
-        edit(cluster, &wrong).await?;
+        cluster.edit(&wrong).await?;
         cluster
             .until_status("a roll that stopped at one pod, and why", STARTING, |_, status| {
                 let stopped = status.conditions.iter().flatten().any(|condition| {
@@ -122,7 +110,7 @@ async fn make_mistakes(cluster: &Cluster<'_>) -> Result<()> {
         ensure!(hurt == 1, "{hurt} nodes were restarted by a mistake");
 
         cluster.scene.step("correcting it");
-        edit(cluster, &right).await?;
+        cluster.edit(&right).await?;
         cluster.until_ready().await?;
     }
     Ok(())
@@ -148,7 +136,7 @@ async fn hold_at_minimum(cluster: &Cluster<'_>, bootstrap: &str) -> Result<()> {
 
     scene.step("changing a setting: only the broker without the partition restarts");
     let before = cluster.pod_uids().await?;
-    edit(cluster, &json!({ "config": { "log.retention.hours": 12 } })).await?;
+    cluster.edit(&json!({ "config": { "log.retention.hours": 12 } })).await?;
     until_replaced(cluster, PODS[2], &before[PODS[2]]).await?;
     cluster
         .until_status("brokers 0 and 1 held because of tight-0", STARTING, |_, status| {
@@ -171,8 +159,5 @@ async fn hold_at_minimum(cluster: &Cluster<'_>, bootstrap: &str) -> Result<()> {
 }
 
 async fn skip_checks(cluster: &Cluster<'_>, skip: Option<&str>) -> Result<()> {
-    let annotations = json!({ "strimzi.io/skip-broker-scaledown-check": skip });
-    let patch = Patch::Merge(json!({ "metadata": { "annotations": annotations } }));
-    cluster.scene.api::<Kafka>().patch(&cluster.name, &PatchParams::default(), &patch).await?;
-    Ok(())
+    cluster.annotate("strimzi.io/skip-broker-scaledown-check", skip).await
 }

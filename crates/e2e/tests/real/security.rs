@@ -8,7 +8,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use karst_e2e::cluster::Cluster;
 use karst_e2e::kafka_tools::Kcat;
-use karst_e2e::manifests::{claims, kafka, pool};
+use karst_e2e::manifests::{pool_with_claims, replicated};
 use karst_e2e::story::{Scene, story};
 use serde_json::json;
 
@@ -25,18 +25,13 @@ async fn clients_with_certificates_are_served_and_others_are_not() -> Result<()>
 }
 
 async fn create(scene: &Scene) -> Result<Cluster<'_>> {
-    let mut both = pool("safe", "both", &["controller", "broker"], 3);
-    both["spec"]["storage"] = claims(true);
-    let mut kafka = kafka("safe");
+    let both = pool_with_claims("safe", "both", &["controller", "broker"], 3);
+    let mut kafka = replicated("safe");
     kafka["spec"]["kafka"]["listeners"] = json!([
         { "name": "plain", "port": 9092, "type": "internal", "tls": false },
         { "name": "tls", "port": 9093, "type": "internal", "tls": true },
         { "name": "mutual", "port": 9094, "type": "internal", "tls": true, "authentication": { "type": "tls" } },
     ]);
-    for key in ["default.replication.factor", "offsets.topic.replication.factor"] {
-        kafka["spec"]["kafka"]["config"][key] = json!(3);
-    }
-    kafka["spec"]["kafka"]["config"]["min.insync.replicas"] = json!(2);
     let cluster = Cluster::create(scene, &kafka, &[both]).await?;
     scene.step("waiting until it is ready");
     cluster.until_ready().await?;
