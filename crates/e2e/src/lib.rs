@@ -8,6 +8,7 @@
 pub mod audit;
 pub mod cluster;
 pub mod crash;
+pub mod credentials;
 pub mod door;
 pub mod kafka_tools;
 pub mod kubectl;

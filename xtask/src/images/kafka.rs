@@ -17,7 +17,7 @@ use crate::hash::Hasher;
 /// The versions to make images of: the newest of the oldest line we support, and the default.
 pub(crate) const USUAL: &[&str] = &["3.9.1", "4.1.1"];
 /// One version of each line that Karst runs: what an upgrade passes through.
-pub(crate) const EVERY_LINE: &[&str] = &["3.9.1", "4.0.1", "4.1.1", "4.2.1", "4.3.1"];
+pub(crate) const EVERY_LINE: &[&str] = &["3.9.1", "4.0.2", "4.1.1", "4.2.1", "4.3.1"];
 
 const COPY_JARS: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 const RUN_CLASS: &str = include_str!("../../../local/kafka/kafka-run-class.sh");

@@ -2,5 +2,6 @@
 //! docs/reliability.md.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
+mod authorities;
 mod static_quorum;
 mod upgrades;

@@ -36,7 +36,7 @@ async fn upgrades_through_every_line_and_back() -> Result<()> {
         let bootstrap = cluster.bootstrap().await?;
         under_load(scene, &bootstrap, async || {
             leave_departed_controllers(&cluster).await?;
-            upgrade(&cluster, "4.0.1", "4.0-IV3").await?;
+            upgrade(&cluster, "4.0.2", "4.0-IV3").await?;
             revert_half_way(&cluster).await?;
             correct_an_image_half_way(&cluster).await?;
             go_and_come_back(&cluster).await?;
@@ -107,11 +107,11 @@ async fn until_half_way(cluster: &Cluster<'_>, version: &str) -> Result<()> {
 }
 
 async fn revert_half_way(cluster: &Cluster<'_>) -> Result<()> {
-    cluster.scene.step("beginning an upgrade to 4.1.1, and going back to 4.0.1 half way");
+    cluster.scene.step("beginning an upgrade to 4.1.1, and going back to 4.0.2 half way");
     cluster.edit(&json!({ "version": "4.1.1" })).await?;
     until_half_way(cluster, "4.1.1").await?;
-    cluster.edit(&json!({ "version": "4.0.1" })).await?;
-    until_version(cluster, "4.0.1", "4.0-IV3").await.map(drop)
+    cluster.edit(&json!({ "version": "4.0.2" })).await?;
+    until_version(cluster, "4.0.2", "4.0-IV3").await.map(drop)
 }
 
 async fn correct_an_image_half_way(cluster: &Cluster<'_>) -> Result<()> {

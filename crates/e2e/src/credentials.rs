@@ -1,0 +1,92 @@
+//! What clients show and trust, as users get it: from the Secrets that are published, and with openssl.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::cluster::Cluster;
+
+/// Files of certificates and keys for clients of one cluster.
+#[derive(Debug)]
+pub struct Credentials<'a> {
+    cluster: &'a Cluster<'a>,
+    place: TempDir,
+}
+
+impl<'a> Credentials<'a> {
+    /// No files yet.
+    pub fn of(cluster: &'a Cluster<'a>) -> Result<Self> {
+        Ok(Self { cluster, place: tempfile::tempdir()? })
+    }
+
+    fn file(&self, name: &str) -> std::path::PathBuf {
+        self.place.path().join(name)
+    }
+
+    /// Saves an entry of one of the cluster's Secrets, whose name goes on with `secret`.
+    async fn save(&self, secret: &str, key: &str, file: &str) -> Result<()> {
+        let name = format!("{}-{secret}", self.cluster.name);
+        let found = self.cluster.scene.api::<Secret>().get(&name).await?;
+        let value: Option<ByteString> = found.data.unwrap_or_default().get(key).cloned();
+        let value = value.with_context(|| format!("Secret {name} has no {key}"))?;
+        std::fs::write(self.file(file), value.0)?;
+        Ok(())
+    }
+
+    /// The options of a client that trusts the authority of nodes as it is published now.
+    pub async fn trusting(&self) -> Result<Vec<String>> {
+        self.save("cluster-ca-cert", "ca.crt", "ca.crt").await?;
+        Ok(self.options("ca.crt"))
+    }
+
+    /// The options of a client that trusts somebody else.
+    pub async fn trusting_others(&self) -> Result<Vec<String>> {
+        self.save("clients-ca-cert", "ca.crt", "other.crt").await?;
+        Ok(self.options("other.crt"))
+    }
+
+    fn options(&self, trusted: &str) -> Vec<String> {
+        vec!["security.protocol=ssl".to_owned(), format!("ssl.ca.location={}", self.file(trusted).display())]
+    }
+
+    /// The options of a client with a certificate that the authority of clients, as it is now, has signed.
+    pub async fn signed(&self, name: &str) -> Result<Vec<String>> {
+        self.save("clients-ca-cert", "ca.crt", "clients.crt").await?;
+        self.save("clients-ca", "ca.key", "clients.key").await?;
+        sign(self.place.path(), name, Some("clients")).await?;
+        self.showing(name).await
+    }
+
+    /// The options of a client with a certificate that it has signed itself.
+    pub async fn self_signed(&self, name: &str) -> Result<Vec<String>> {
+        sign(self.place.path(), name, None).await?;
+        self.showing(name).await
+    }
+
+    async fn showing(&self, name: &str) -> Result<Vec<String>> {
+        let mut options = self.trusting().await?;
+        for (option, suffix) in [("ssl.certificate.location", "crt"), ("ssl.key.location", "key")] {
+            options.push(format!("{option}={}", self.file(&format!("{name}.{suffix}")).display()));
+        }
+        Ok(options)
+    }
+}
+
+/// Makes a key and a certificate.
+async fn sign(place: &Path, name: &str, issuer: Option<&str>) -> Result<()> {
+    let subject = format!("/CN={name}");
+    let mut openssl = Command::new("openssl");
+    openssl.current_dir(place).args(["req", "-x509", "-nodes", "-days", "2", "-subj", &subject]);
+    openssl.args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+    openssl.args(["-keyout", &format!("{name}.key"), "-out", &format!("{name}.crt")]);
+    if let Some(issuer) = issuer {
+        openssl.args(["-CA", &format!("{issuer}.crt"), "-CAkey", &format!("{issuer}.key")]);
+    }
+    let made = openssl.output().await?;
+    ensure!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! Both authorities get new certificates, and then new keys, under load. Clients that trust what is published, and show what the
+//! published authority signed, are served all the time.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Secret;
+use karst_e2e::cluster::{ACTING, Cluster};
+use karst_e2e::credentials::Credentials;
+use karst_e2e::kafka_tools::Kcat;
+use karst_e2e::load::under_load;
+use karst_e2e::manifests::{pool_with_claims, replicated};
+use karst_e2e::story::story;
+use karst_e2e::{kubectl, wait};
+use kube::ResourceExt;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+/// Time for three phases, in each of which every node restarts.
+const PHASES: Duration = Duration::from_secs(900);
+
+#[tokio::test]
+async fn authorities_are_renewed_and_replaced_under_load() -> Result<()> {
+    story("authorities", Duration::from_secs(3000), async |scene| {
+        let mut kafka = replicated("safe");
+        kafka["spec"]["kafka"]["listeners"] = json!([
+            { "name": "plain", "port": 9092, "type": "internal", "tls": false },
+            { "name": "mutual", "port": 9094, "type": "internal", "tls": true, "authentication": { "type": "tls" } },
+        ]);
+        let pools = [pool_with_claims("safe", "both", &["controller", "broker"], 3)];
+        let cluster = Cluster::create(scene, &kafka, &pools).await?;
+        scene.step("waiting until it is ready");
+        cluster.until_ready().await?;
+        cluster.until_quorum_is_formed().await?;
+        let bootstrap = cluster.bootstrap().await?;
+        under_load(scene, &bootstrap, async || {
+            let stop = CancellationToken::new();
+            let clients = clients_come_and_go(&cluster, &bootstrap, &stop);
+            let (served, told) = tokio::join!(clients, async {
+                let told = renew_and_replace(&cluster).await;
+                stop.cancel();
+                told
+            });
+            told?;
+            scene.step(format!("{} clients with certificates were served", served?));
+            Ok(())
+        })
+        .await
+    })
+    .await
+}
+
+/// One client after the other takes what is published, and writes a record. None may fail.
+async fn clients_come_and_go(
+    cluster: &Cluster<'_>,
+    bootstrap: &str,
+    stop: &CancellationToken,
+) -> Result<usize> {
+    let (host, _) = bootstrap.rsplit_once(':').context("no port")?;
+    let kcat = Kcat::new(&format!("{host}:9094"));
+    let credentials = Credentials::of(cluster)?;
+    let mut served = 0;
+    while !stop.is_cancelled() {
+        let options = credentials.signed("alice").await?;
+        kcat.clone().with(&options).produce("mutual", &["record"]).await?;
+        served += 1;
+    }
+    Ok(served)
+}
+
+async fn renew_and_replace(cluster: &Cluster<'_>) -> Result<()> {
+    for authority in ["cluster-ca", "clients-ca"] {
+        renew(cluster, authority).await?;
+        replace(cluster, authority).await?;
+    }
+    Ok(())
+}
+
+async fn generation(cluster: &Cluster<'_>, secret: &str, annotation: &str) -> Result<u64> {
+    let secret = cluster.scene.api::<Secret>().get(secret).await?;
+    let text = secret.annotations().get(annotation).with_context(|| format!("no {annotation}"))?;
+    Ok(text.parse()?)
+}
+
+/// Asks for something with an annotation, and waits until the Secret's generation has moved and all nodes follow.
+async fn ask(cluster: &Cluster<'_>, secret: &str, wish: &str, annotation: &'static str) -> Result<()> {
+    let before = generation(cluster, secret, annotation).await?;
+    let pods = cluster.pod_uids().await?;
+    let wish = format!("{wish}=true");
+    kubectl::run(&["annotate", "--namespace", &cluster.scene.namespace, "secret", secret, &wish]).await?;
+    let what = format!("{secret} of another generation");
+    wait::until_one(cluster.scene.api::<Secret>(), secret, &what, ACTING, |secret| {
+        let now: u64 = secret?.annotations().get(annotation)?.parse().ok()?;
+        (now > before).then_some(())
+    })
+    .await?;
+    let what = "all certificates to be of the new generation, and no restart to be left";
+    cluster
+        .until_status(what, PHASES, |_, status| {
+            let ready = karst_e2e::cluster::condition(status, "Ready")?;
+            (ready.status.as_deref() == Some("True") && ready.reason.is_none()).then_some(())
+        })
+        .await?;
+    let now = cluster.pod_uids().await?;
+    ensure!(now.len() == pods.len(), "{} pods became {}", pods.len(), now.len());
+    Ok(())
+}
+
+async fn renew(cluster: &Cluster<'_>, authority: &str) -> Result<()> {
+    cluster.scene.step(format!("renewing the certificate of {authority}"));
+    let secret = format!("safe-{authority}-cert");
+    ask(cluster, &secret, "strimzi.io/force-renew", "strimzi.io/ca-cert-generation").await
+}
+
+async fn replace(cluster: &Cluster<'_>, authority: &str) -> Result<()> {
+    cluster.scene.step(format!("replacing the key of {authority}"));
+    let secret = format!("safe-{authority}");
+    ask(cluster, &secret, "strimzi.io/force-replace", "strimzi.io/ca-key-generation").await
+}
