@@ -39,6 +39,7 @@ mod reach;
 pub mod registration;
 mod removals;
 pub mod resolve;
+mod restoration;
 mod revision;
 mod roles;
 pub mod rolling;

@@ -47,6 +47,10 @@ pub const MANUAL_ROLL_ANNOTATION: &str = "strimzi.io/manual-rolling-update";
 pub const DELETE_POD_AND_CLAIM_ANNOTATION: &str = "strimzi.io/delete-pod-and-pvc";
 /// The pods of the controllers that a node knew when it started.
 pub const QUORUM_PODS_ANNOTATION: &str = "karst.io/quorum-pods";
+/// Gives a voter back its identity, after a majority of disks was lost: node id and directory id.
+pub const RESTORE_ANNOTATION: &str = "karst.io/restore-voter";
+/// On the ConfigMap of a voter that is restored: the pod that ran before.
+pub const RESTORED_POD_ANNOTATION: &str = "karst.io/restored-pod";
 /// Asks for a static quorum to become a dynamic one.
 pub const MIGRATION_ANNOTATION: &str = "strimzi.io/kraft-quorum-migration";
 /// How many brokers that share no partition may restart at once.

@@ -3,7 +3,9 @@
 //! Each notice is a value with its data and one sentence. Conditions, events, logs and dry runs print that sentence.
 
 use crate::ids::NodeId;
-use crate::names::{DELETE_POD_AND_CLAIM_ANNOTATION, MIGRATION_ANNOTATION, SKIP_CHECK_ANNOTATION};
+use crate::names::{
+    DELETE_POD_AND_CLAIM_ANNOTATION, MIGRATION_ANNOTATION, RESTORE_ANNOTATION, SKIP_CHECK_ANNOTATION,
+};
 
 /// The reason of [`Notice::IdsIgnored`]. It is said once, when nodes are added or removed, and stays in the status.
 pub const IDS_IGNORED: &str = "NodeIdsIgnored";
@@ -107,6 +109,14 @@ pub enum Notice {
         /// The metadata version.
         name: &'static str,
         /// What Kafka said.
+        why: String,
+    },
+    /// A voter that is not restored.
+    #[error("the annotation {RESTORE_ANNOTATION}: \"{asked}\" is not followed: {why}")]
+    RestorationHeld {
+        /// What was asked for.
+        asked: String,
+        /// Why not.
         why: String,
     },
     /// Controllers that are gone, and in the way of a metadata version.
@@ -340,6 +350,7 @@ impl Notice {
             Self::UnregistrationFailed { .. } => "UnregistrationFailed",
             Self::MetadataFailed { .. } => "MetadataVersionHeld",
             Self::VersionHeld { .. } => "VersionHeld",
+            Self::RestorationHeld { .. } => "RestorationHeld",
             Self::ControllersRegistered { .. } => "ControllersStillRegistered",
             Self::RestartHeld { .. } => "RestartHeld",
             Self::RollStopped { .. } => "RollingUpdateStopped",

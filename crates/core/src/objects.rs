@@ -22,9 +22,12 @@ use crate::config::{self, REPLICATION_PORT};
 use crate::digest::Digest;
 use crate::ids::ClusterId;
 use crate::listeners::Authentication;
-use crate::names::{ADDITIONS_ANNOTATION, BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL};
+use crate::names::{
+    ADDITIONS_ANNOTATION, BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL, RESTORED_POD_ANNOTATION,
+};
 use crate::properties::Properties;
 use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
+use crate::restoration::{self, Restoration};
 use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
 use crate::world::{Meta, PlainView, Settings, World};
@@ -123,10 +126,11 @@ impl Object {
             wanted.iter().flatten().all(|(key, value)| seen.get(key) == Some(value))
         };
         let meta = self.meta();
-        let mark = |annotations: Option<&BTreeMap<String, String>>| {
-            annotations.and_then(|all| all.get(ADDITIONS_ANNOTATION)).cloned()
+        let marks = |annotations: Option<&BTreeMap<String, String>>| {
+            [ADDITIONS_ANNOTATION, RESTORED_POD_ANNOTATION]
+                .map(|mark| annotations.and_then(|all| all.get(mark)).cloned())
         };
-        if mark(meta.annotations.as_ref()) != mark(Some(&seen.annotations)) {
+        if marks(meta.annotations.as_ref()) != marks(Some(&seen.annotations)) {
             return false;
         }
         let owned = meta.owner_references.iter().flatten().all(|owner| seen.owners.contains(&owner.uid));
@@ -190,6 +194,8 @@ pub struct Render<'a> {
     pub quorum: Kind,
     /// Where nodes find it when they start.
     pub bootstrap_servers: String,
+    /// A voter that gets back its identity.
+    pub(crate) restoration: Option<Restoration>,
 }
 
 impl Render<'_> {
@@ -247,6 +253,9 @@ impl Render<'_> {
         if self.quorum == Kind::Static {
             return StorageFormat::Static;
         }
+        if let Some(restoration) = self.restored(node) {
+            return restoration.format();
+        }
         let name = self.cluster.pod_name(node);
         let running = self.world.config_maps.get(&name).and_then(|map| map.storage_format.as_deref());
         let worked_before =
@@ -262,7 +271,10 @@ impl Render<'_> {
             ("cluster.id", self.cluster_id.to_string()),
             ("metadata.version", self.cluster.metadata_version.to_owned()),
             ("storage.format", self.storage_format(node).as_str().to_owned()),
-            ("initial.controllers", self.initial.map(ToString::to_string).unwrap_or_default()),
+            (
+                "initial.controllers",
+                self.initial_controllers(node).map(ToString::to_string).unwrap_or_default(),
+            ),
             ("jvm.options", jvm::options(node.pool.jvm_options.as_ref(), node.pool.memory())),
             ("java.security", jvm::SECURITY.to_owned()),
             (logging_key, logging.to_owned()),
@@ -274,8 +286,24 @@ impl Render<'_> {
         }
     }
 
+    fn restored(&self, node: Node<'_>) -> Option<&Restoration> {
+        self.restoration.as_ref().filter(|restoration| restoration.is_of(node.id))
+    }
+
+    fn initial_controllers(&self, node: Node<'_>) -> Option<&InitialControllers> {
+        let restored = self.restored(node).filter(|restoration| !restoration.is_over);
+        restored.map(|restoration| &restoration.voters).or(self.initial)
+    }
+
     fn config_map_meta(&self, node: Node<'_>) -> ObjectMeta {
         let mut meta = self.node_meta(node, self.cluster.pod_name(node));
+        let restored = match self.restored(node) {
+            Some(restoration) => restoration.first_pod(self.world),
+            None => restoration::mark(self.world, node.id),
+        };
+        if let Some(pod) = restored {
+            meta.annotations = Some([(RESTORED_POD_ANNOTATION.to_owned(), pod)].into());
+        }
         node.pool.template.others().add_marked_to(&mut meta);
         meta
     }

@@ -14,7 +14,9 @@ use crate::certificates::{self, Bearer};
 use crate::cluster::{Cluster, Pool};
 use crate::identity::{self, Identity};
 use crate::ids::NodeId;
-use crate::names::{CLUSTER_LABEL, ClusterKey, MIGRATION_ANNOTATION, PAUSE_ANNOTATION, is_true};
+use crate::names::{
+    CLUSTER_LABEL, ClusterKey, MIGRATION_ANNOTATION, PAUSE_ANNOTATION, RESTORE_ANNOTATION, is_true,
+};
 use crate::notice::Notice;
 use crate::objects::Render;
 use crate::problem::Problem;
@@ -24,7 +26,8 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Removal};
 use crate::world::{Answer, Trouble, World};
 use crate::{
-    claims, config, ignored, membership, migration, pods, registration, removals, resolve, rolling, upgrade,
+    claims, config, ignored, membership, migration, pods, registration, removals, resolve, restoration,
+    rolling, upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -102,6 +105,11 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         return Ok(plan);
     }
 
+    let restoration = restoration::asked_for(world, &cluster, &mut plan.notices);
+    if restoration.as_ref().is_some_and(|restoration| restoration.is_done(world)) {
+        plan.forgotten.push(RESTORE_ANNOTATION);
+    }
+
     // Objects.
     let mut wanted = Render::shared(&cluster, &world.kafka, &world.settings);
     if plan.facts.is_empty() {
@@ -112,6 +120,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
             initial: identity.initial.as_ref(),
             quorum: kind(world, &identity),
             bootstrap_servers: bootstrap_servers(world, &cluster),
+            restoration: restoration.clone(),
         };
         wanted.extend(render.nodes()?);
         grow_claims(&mut plan, world, &cluster);
@@ -136,6 +145,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     if plan.facts.is_empty() && plan.certificates.is_empty() && plan.objects.is_empty() {
         plan.marks = rolling::marks(world, &cluster);
         roll(&mut plan, world, &cluster, &due);
+        plan.restarts.extend(restoration.and_then(|restoration| restoration.restart(world, &cluster)));
         unregister_then_upgrade(&mut plan, world, &cluster, due.is_empty());
     }
     pause_after_failures(&mut plan, world);

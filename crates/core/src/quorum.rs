@@ -143,8 +143,8 @@ impl StorageFormat {
 ///
 /// An initial controller formats as such only until its disk was seen taking part in the quorum. From then
 /// on an empty disk means that one was lost, and its successor must not vote under the same identity. There is
-/// no way back: once `running` (what the node's ConfigMap says) is join, it stays so. When the ConfigMap is gone,
-/// the node forms a quorum only if the cluster never worked before.
+/// no way back: once `running` (what the node's ConfigMap says) is join, it stays so, and nobody forms the quorum of a
+/// cluster that worked before.
 pub fn storage_format(
     node: NodeId,
     initial: Option<&InitialControllers>,
@@ -153,10 +153,9 @@ pub fn storage_format(
     kafka: Option<&QuorumView>,
 ) -> StorageFormat {
     let Some(controller) = initial.and_then(|initial| initial.get(node)) else { return StorageFormat::Join };
-    match running {
-        Some(running) if running == StorageFormat::Initial.as_str() => {}
-        None if !worked_before => {}
-        _ => return StorageFormat::Join,
+    let joins = running.is_some_and(|running| running != StorageFormat::Initial.as_str());
+    if joins || worked_before {
+        return StorageFormat::Join;
     }
     let took_part = kafka.is_some_and(|kafka| {
         kafka.voters.iter().any(|voter| {
@@ -219,7 +218,7 @@ mod tests {
         let directory = list.get(NodeId(3)).map(|controller| controller.directory);
         let seen = |directory, takes_part| {
             let voters = vec![Replica { node: NodeId(3), directory, takes_part, behind: None }];
-            storage_format(NodeId(3), Some(&list), Some("initial"), true, Some(&kafka(voters)))
+            storage_format(NodeId(3), Some(&list), Some("initial"), false, Some(&kafka(voters)))
         };
         assert_eq!(storage_format(NodeId(3), Some(&list), None, false, None), StorageFormat::Initial);
         assert_eq!(seen(directory, false), StorageFormat::Initial);
@@ -235,6 +234,8 @@ mod tests {
 
     #[test]
     fn a_lost_config_map_of_a_cluster_that_worked_does_not_make_its_node_form_a_quorum() {
-        assert_eq!(storage_format(NodeId(3), Some(&two()), None, true, None), StorageFormat::Join);
+        for running in [None, Some("initial")] {
+            assert_eq!(storage_format(NodeId(3), Some(&two()), running, true, None), StorageFormat::Join);
+        }
     }
 }

@@ -14,7 +14,8 @@ use crate::cluster::{Cluster, Node};
 use crate::health;
 use crate::ids::NodeId;
 use crate::names::{
-    DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, RESTARTS_AT_ONCE_ANNOTATION, is_true,
+    DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, RESTARTS_AT_ONCE_ANNOTATION, RESTORE_ANNOTATION,
+    is_true,
 };
 use crate::notice::Notice;
 use crate::reach;
@@ -43,6 +44,8 @@ pub enum Cause {
     Asked,
     /// Somebody asked for empty disks.
     EmptyDisks,
+    /// It gets back the vote that it had before its disk was lost.
+    Restored,
     /// The file systems of these claims grow only when they are mounted anew.
     Resize(Vec<String>),
 }
@@ -55,6 +58,7 @@ impl Cause {
             Self::QuorumMoved => "QuorumMoved",
             Self::Certificates(stale) => stale.reason(),
             Self::Asked | Self::EmptyDisks => "ManualRollingUpdate",
+            Self::Restored => "VoterRestored",
             Self::Resize(_) => "FileSystemResizeNeeded",
         }
     }
@@ -69,6 +73,9 @@ impl fmt::Display for Cause {
             Self::Asked => write!(f, "the annotation {MANUAL_ROLL_ANNOTATION} asks for it"),
             Self::EmptyDisks => {
                 write!(f, "the annotation {DELETE_POD_AND_CLAIM_ANNOTATION} asks for it and for empty disks")
+            }
+            Self::Restored => {
+                write!(f, "the annotation {RESTORE_ANNOTATION} gives it back its vote, on an empty disk")
             }
             Self::Resize(claims) => {
                 write!(f, "file system resize: {} grew and must be mounted anew", claims.join(", "))

@@ -515,3 +515,105 @@ fn a_voter_whose_pod_is_unready_for_a_moment_does_not_go_before_others_take_its_
     }
     assert_eq!(decide(&world).change(), None);
 }
+
+/// The disks of 4 and 5 are lost, and 3 has its own.
+fn majority_lost() -> (World, Kafka) {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    for node in [4, 5] {
+        kafka.disks.insert(NodeId(node), Entropy([node as u8; 32]).directory_id(NodeId(node)));
+    }
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(conditions(&world, "QuorumHealthy")[0].1, "NoLeader");
+    (world, kafka)
+}
+
+fn restore(world: &mut World, what: String) {
+    edit_kafka(world, |kafka| {
+        kafka.metadata.annotations.get_or_insert_default().insert("karst.io/restore-voter".into(), what);
+    });
+}
+
+fn held_restoration(world: &World) -> String {
+    let warnings = conditions(world, "Warning");
+    warnings.into_iter().find(|(_, reason, _)| reason == "RestorationHeld").unwrap_or_default().2
+}
+
+#[test]
+fn a_person_restores_a_voter_after_the_majority_of_disks_was_lost_and_the_rest_is_replaced() {
+    let (mut world, mut kafka) = majority_lost();
+    let lost = kafka.voters.clone();
+    let pod = "my-cluster-controllers-4";
+    let (claim, uid) = ("data-0-my-cluster-controllers-4", world.pods[pod].meta.uid.clone());
+    let claims: Vec<_> = world.claims.keys().cloned().collect();
+    assert!(claims.iter().any(|name| name == claim), "{claims:?}");
+    let claim_uid = world.claims[claim].meta.uid.clone();
+    restore(&mut world, format!("4:{}", lost[1].directory));
+    let mut deleted = BTreeSet::new();
+    for _ in 0..100 {
+        let before: BTreeSet<_> = world.pods.values().map(|pod| pod.meta.uid.clone()).collect();
+        if !step(&mut world, &mut kafka, &[]) {
+            break;
+        }
+        let after: BTreeSet<_> = world.pods.values().map(|pod| pod.meta.uid.clone()).collect();
+        deleted.extend(before.difference(&after).cloned());
+        let map = &world.config_maps[pod];
+        if world.pods[pod].meta.uid != uid && map.storage_format.as_deref() == Some("initial") {
+            let is_empty = world.claims.get(claim).is_none_or(|claim| claim.meta.uid != claim_uid);
+            assert!(is_empty, "its disk must be empty");
+            kafka.disks.remove(&NodeId(4));
+        }
+    }
+    assert_eq!(deleted, [uid].into(), "one pod restarts, once");
+    assert_eq!(ids(&kafka), [3, 4, 5]);
+    assert_eq!(kafka.voters.iter().find(|voter| voter.node == NodeId(4)), Some(&lost[1]));
+    assert_ne!(kafka.voters.iter().find(|voter| voter.node == NodeId(5)), Some(&lost[2]));
+    assert_eq!(conditions(&world, "QuorumHealthy")[0].0, "True");
+    let annotations = world.kafka.metadata.annotations.clone().unwrap_or_default();
+    assert!(!annotations.contains_key("karst.io/restore-voter"), "{annotations:?}");
+    let map = &world.config_maps[pod];
+    assert_eq!(map.storage_format.as_deref(), Some("join"));
+    assert!(!map.meta.annotations.contains_key("karst.io/restored-pod"));
+}
+
+#[test]
+fn voters_that_were_restored_never_become_a_majority_by_themselves() {
+    let (mut world, mut kafka) = majority_lost();
+    let lost = kafka.voters.clone();
+    restore(&mut world, format!("4:{}", lost[1].directory));
+    // The intact one goes down before it could be elected, and the person tries the other one as well.
+    kafka.disks.insert(NodeId(3), Entropy([33; 32]).directory_id(NodeId(3)));
+    converge_kafka(&mut world, &mut kafka, &[]);
+    for _ in 0..3 {
+        restore(&mut world, format!("5:{}", lost[2].directory));
+        converge_kafka(&mut world, &mut kafka, &[]);
+        assert!(held_restoration(&world).contains("majority"), "{}", held_restoration(&world));
+        let format = world.config_maps["my-cluster-controllers-5"].storage_format.clone();
+        assert_eq!(format.as_deref(), Some("join"));
+    }
+}
+
+#[test]
+fn a_restoration_that_is_not_needed_or_not_right_is_held_with_the_reason() {
+    let mut healthy = converged();
+    let mut kafka = Kafka::formed(&healthy);
+    restore(&mut healthy, format!("4:{}", kafka.voters[1].directory));
+    converge_kafka(&mut healthy, &mut kafka, &[]);
+    // The voter takes part: there is nothing to do, and the annotation has served its purpose.
+    assert_eq!(held_restoration(&healthy), "");
+
+    let (mut world, mut kafka) = majority_lost();
+    let (right, other) = (kafka.voters[1].directory, kafka.voters[2].directory);
+    for (what, word) in [
+        ("4".to_owned(), "for example"),
+        (format!("9:{right}"), "node 9 is not among the voters"),
+        (format!("4:{other}"), "voted with directory"),
+    ] {
+        restore(&mut world, what);
+        let pods: Vec<_> = world.pods.values().map(|pod| pod.meta.uid.clone()).collect();
+        converge_kafka(&mut world, &mut kafka, &[]);
+        assert!(held_restoration(&world).contains(word), "{}", held_restoration(&world));
+        assert!(pods.iter().eq(world.pods.values().map(|pod| &pod.meta.uid)));
+    }
+}

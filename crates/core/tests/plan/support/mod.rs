@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -255,6 +256,12 @@ fn patch_pool(world: &mut World, pool: &str, patch: &Value) {
     pool.status = Some(merged(pool.status.as_ref(), patch));
 }
 
+/// Pods and claims that follow each other under one name are told apart by it.
+fn new_uid() -> String {
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    format!("uid-{}", MADE.fetch_add(1, Ordering::Relaxed))
+}
+
 fn meta(meta: &ObjectMeta) -> Meta {
     Meta {
         name: meta.name.clone().unwrap(),
@@ -295,6 +302,8 @@ fn write_object(world: &mut World, object: Object) {
         Object::Claim(claim) => {
             // Of a claim that exists only the metadata is written.
             let seen = world.claims.get(&name).map(|seen| ClaimView::clone(seen));
+            let uid = seen.as_ref().map_or_else(new_uid, |seen| seen.meta.uid.clone());
+            let meta = Meta { uid, ..meta };
             let spec = claim.spec.unwrap();
             let size = spec.resources.unwrap().requests.unwrap()["storage"].0.clone();
             let new = ClaimView {
@@ -333,7 +342,10 @@ pub(crate) fn run_pods(world: &mut World, ready: bool) {
     for (name, pod) in wanted {
         let value: Value = serde_json::from_str(&pod.json).unwrap();
         let metadata: ObjectMeta = serde_json::from_value(value["metadata"].clone()).unwrap();
-        let running = world.pods.get(&name).map_or_else(|| meta(&metadata), |pod| pod.meta.clone());
+        let running = world
+            .pods
+            .get(&name)
+            .map_or_else(|| Meta { uid: new_uid(), ..meta(&metadata) }, |pod| pod.meta.clone());
         let view = PodView { meta: running, phase: "Running".into(), ready, since: None, stuck: None };
         world.pods.insert(name, Arc::new(view));
     }
@@ -408,9 +420,11 @@ impl Kafka {
             .filter_map(|(name, _)| karst_core::names::node_of_pod(name))
             .collect();
         let is_up = |voter: &Voter| running.contains(&voter.node) && self.disk(voter.node) == voter.directory;
-        let Some(leader) = self.voters.iter().find(|voter| is_up(voter)) else {
-            return Answer::Silent("no leader".into());
-        };
+        let up: Vec<_> = self.voters.iter().filter(|voter| is_up(voter)).collect();
+        let [leader, ..] = up.as_slice() else { return Answer::Silent("no leader".into()) };
+        if up.len() * 2 <= self.voters.len() {
+            return Answer::Silent("no majority".into());
+        }
         let replica = |voter: &Voter| Replica {
             node: voter.node,
             directory: (!self.is_static).then_some(voter.directory),

@@ -1,0 +1,184 @@
+//! A voter whose disk is lost gets its old identity back, because a person says so.
+//!
+//! When a majority of disks is lost, nobody can be elected and nothing can be replaced. Then a person who knows that another
+//! voter's disk is intact may name a lost one, with the directory id that it voted under: it is formatted as that voter, on an
+//! empty disk, and can only help the intact one into office, whose log is longer. Voters that were so restored must never be a
+//! majority by themselves: they could elect one of themselves, and what the intact one knows would be truncated.
+
+use karst_api as api;
+
+use crate::cluster::Cluster;
+use crate::health;
+use crate::ids::{DirectoryId, NodeId};
+use crate::membership::Voter;
+use crate::names::{self, RESTORE_ANNOTATION, RESTORED_POD_ANNOTATION};
+use crate::notice::Notice;
+use crate::quorum::{InitialControllers, StorageFormat};
+use crate::rolling::{Cause, Restart};
+use crate::world::{Answer, ClaimView, ConfigMapView, PodView, World};
+
+/// A voter that comes back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Restoration {
+    voter: Voter,
+    /// All voters, as they were last seen.
+    pub(crate) voters: InitialControllers,
+    /// Does it take part again?
+    pub(crate) is_over: bool,
+}
+
+/// What the annotation asks for, if it may be done now.
+pub(crate) fn asked_for(world: &World, cluster: &Cluster, notices: &mut Vec<Notice>) -> Option<Restoration> {
+    let text = world.kafka.metadata.annotations.as_ref()?.get(RESTORE_ANNOTATION)?;
+    match allowed(world, cluster, text) {
+        Ok(restoration) => Some(restoration),
+        Err(why) => {
+            notices.push(Notice::RestorationHeld { asked: text.clone(), why });
+            None
+        }
+    }
+}
+
+fn allowed(world: &World, cluster: &Cluster, text: &str) -> Result<Restoration, String> {
+    let voter = parse(text)
+        .ok_or("it must be the id of a node and its directory id, for example 4:Vy6LdyGnR8W7QEzjKw9z1g")?;
+    let voters = last_known(world);
+    let known = voters.iter().find(|known| known.node == voter.node);
+    match known {
+        None => return Err(format!("node {} is not among the voters that were last seen", voter.node)),
+        Some(known) if known.directory != voter.directory => {
+            return Err(format!("node {} voted with directory {}", known.node, known.directory));
+        }
+        Some(_) => {}
+    }
+    let list = with_hosts(cluster, &voters)?;
+    if let Answer::Known(quorum) = &world.answers.quorum {
+        let is_back = |one: &crate::world::Replica| {
+            one.node == voter.node && one.directory == Some(voter.directory) && one.takes_part
+        };
+        return match quorum.voters.iter().any(is_back) {
+            true => Ok(Restoration { voter, voters: list, is_over: true }),
+            false => Err("the quorum has a leader, and replaces lost disks by itself".to_owned()),
+        };
+    }
+    if !crate::quorum_status::is_silent_for_long(world) {
+        return Err("the quorum was not found without a leader yet".to_owned());
+    }
+    check_others(world, &voter, &voters)?;
+    Ok(Restoration { voter, voters: list, is_over: false })
+}
+
+/// Whoever was restored may not be a majority without those who were not, one of whom must be there.
+fn check_others(world: &World, voter: &Voter, voters: &[Voter]) -> Result<(), String> {
+    let others = || voters.iter().filter(|other| other.node != voter.node);
+    let restored = others().filter(|other| is_being_restored(world, other.node)).count() + 1;
+    let majority = health::majority(voters.len());
+    if restored >= majority {
+        return Err(format!(
+            "{restored} restored voters of {} would be a majority, and could forget what an intact one knows; restore one at a time, while an intact one is up",
+            voters.len()
+        ));
+    }
+    let is_up = |other: &Voter| {
+        pod(world, other.node).is_some_and(|pod| pod.phase == "Running" && !pod.meta.deleting)
+            && !is_being_restored(world, other.node)
+    };
+    if !others().any(is_up) {
+        return Err("no other voter is up; the one whose disk is intact must be".to_owned());
+    }
+    Ok(())
+}
+
+fn parse(text: &str) -> Option<Voter> {
+    let (node, directory) = text.trim().split_once(':')?;
+    Some(Voter { node: NodeId(node.trim().parse().ok()?), directory: directory.trim().parse().ok()? })
+}
+
+/// The voters as the status remembers them.
+fn last_known(world: &World) -> Vec<Voter> {
+    let status = world.kafka.status.as_ref().and_then(|status| status.quorum.as_ref()?.voters.as_ref());
+    let voter = |voter: &api::QuorumVoter| {
+        let directory: DirectoryId = voter.directory_id.as_ref()?.parse().ok()?;
+        Some(Voter { node: NodeId(voter.id?), directory })
+    };
+    status.into_iter().flatten().filter_map(voter).collect()
+}
+
+fn with_hosts(cluster: &Cluster, voters: &[Voter]) -> Result<InitialControllers, String> {
+    let controllers = cluster.controllers();
+    let entry = |voter: &Voter| {
+        let node = controllers.iter().find(|node| node.id == voter.node);
+        let node = node.ok_or_else(|| format!("node {} voted, and no pool has it any more", voter.node))?;
+        Ok((voter.node, cluster.host(*node), voter.directory))
+    };
+    voters.iter().map(entry).collect::<Result<Vec<_>, String>>().map(InitialControllers::of_voters)
+}
+
+fn pod(world: &World, node: NodeId) -> Option<&PodView> {
+    let found = world.pods.iter().find(|(name, _)| names::node_of_pod(name) == Some(node));
+    found.map(|(_, pod)| pod.as_ref())
+}
+
+fn config_map(world: &World, node: NodeId) -> Option<&ConfigMapView> {
+    let found = world.config_maps.iter().find(|(name, _)| names::node_of_pod(name) == Some(node));
+    found.map(|(_, map)| map.as_ref())
+}
+
+fn is_being_restored(world: &World, node: NodeId) -> bool {
+    config_map(world, node).is_some_and(|map| map.meta.annotations.contains_key(RESTORED_POD_ANNOTATION))
+}
+
+/// What marks a voter that was restored. It stays until there is a leader again, whatever else is asked for meanwhile.
+pub(crate) fn mark(world: &World, node: NodeId) -> Option<String> {
+    let marks = config_map(world, node)?;
+    let mark = marks.meta.annotations.get(RESTORED_POD_ANNOTATION).cloned();
+    mark.filter(|_| world.answers.quorum.known().is_none())
+}
+
+impl Restoration {
+    /// Is it about this node?
+    pub(crate) fn is_of(&self, node: NodeId) -> bool {
+        self.voter.node == node
+    }
+
+    /// How the node formats its empty disk.
+    pub(crate) fn format(&self) -> StorageFormat {
+        if self.is_over { StorageFormat::Join } else { StorageFormat::Initial }
+    }
+
+    /// The pod that ran when the restoration began: its disk is not the one that is wanted.
+    pub(crate) fn first_pod(&self, world: &World) -> Option<String> {
+        let map = config_map(world, self.voter.node);
+        let remembered = map.and_then(|map| map.meta.annotations.get(RESTORED_POD_ANNOTATION)).cloned();
+        let running = || pod(world, self.voter.node).map(|pod| pod.meta.uid.clone());
+        (!self.is_over).then(|| remembered.or_else(running).unwrap_or_default())
+    }
+
+    /// Is nothing left to be done?
+    pub(crate) fn is_done(&self, world: &World) -> bool {
+        let format = config_map(world, self.voter.node).and_then(|map| map.storage_format.as_deref());
+        self.is_over && format == Some(StorageFormat::Join.as_str())
+    }
+
+    /// The pod starts anew, on an empty disk, when its settings say as whom.
+    pub(crate) fn restart(&self, world: &World, cluster: &Cluster) -> Option<Restart> {
+        let map = config_map(world, self.voter.node)?;
+        let pod = pod(world, self.voter.node)?;
+        let is_first = map.meta.annotations.get(RESTORED_POD_ANNOTATION) == Some(&pod.meta.uid);
+        if self.is_over || !is_first || pod.meta.deleting {
+            return None;
+        }
+        let node = cluster.controllers().into_iter().find(|node| node.id == self.voter.node)?;
+        let claim = node.pool.storage.metadata_disk().claim_name(&pod.meta.name);
+        let claim = claim.and_then(|name| world.claims.get(&name)).map(AsRef::as_ref);
+        let identity = |claim: &ClaimView| (claim.meta.name.clone(), claim.meta.uid.clone());
+        Some(Restart {
+            node: self.voter.node,
+            pod: pod.meta.name.clone(),
+            uid: pod.meta.uid.clone(),
+            causes: vec![Cause::Restored],
+            claims: claim.map(identity).into_iter().collect(),
+            exposed: None,
+        })
+    }
+}
