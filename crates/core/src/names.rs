@@ -47,6 +47,10 @@ pub const MANUAL_ROLL_ANNOTATION: &str = "strimzi.io/manual-rolling-update";
 pub const DELETE_POD_AND_CLAIM_ANNOTATION: &str = "strimzi.io/delete-pod-and-pvc";
 /// The pods of the controllers that a node knew when it started.
 pub const QUORUM_PODS_ANNOTATION: &str = "karst.io/quorum-pods";
+/// On a pod: the rack that it is in.
+pub const RACK_ANNOTATION: &str = "karst.io/rack";
+/// What kind of keys a cluster's certificates get from now on.
+pub const KEY_ALGORITHM_ANNOTATION: &str = "karst.io/key-algorithm";
 /// Asks for a static quorum to become a dynamic one.
 pub const MIGRATION_ANNOTATION: &str = "strimzi.io/kraft-quorum-migration";
 /// How many brokers that share no partition may restart at once.

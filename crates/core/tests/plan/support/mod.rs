@@ -13,7 +13,7 @@ use karst_core::certificates::{Issue, secret_object};
 use karst_core::digest::Digest;
 use karst_core::ids::{DirectoryId, Entropy, NodeId};
 use karst_core::membership::{Change, Voter};
-use karst_core::names::{ClusterKey, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
+use karst_core::names::{ClusterKey, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, RACK_ANNOTATION};
 use karst_core::objects::{Object, config_digest, service_digest};
 use karst_core::plan::{Deed, Fact, Plan, Protection, Removal, plan};
 use karst_core::quorum::InitialControllers;
@@ -25,6 +25,8 @@ use karst_core::world::{
 use serde_json::Value;
 
 pub(crate) const NAMESPACE: &str = "myproject";
+/// Where all pods run.
+pub(crate) const MACHINE: &str = "machine-1";
 
 /// The resources of a file of YAML documents, as a world in which nothing was done yet.
 pub(crate) fn world(yaml: &str) -> World {
@@ -58,6 +60,7 @@ pub(crate) fn world(yaml: &str) -> World {
         policies: BTreeMap::new(),
         claims: BTreeMap::new(),
         secrets: BTreeMap::new(),
+        references: BTreeMap::new(),
         answers: Answers::default(),
         troubles: Vec::new(),
         refused_growth: BTreeMap::new(),
@@ -174,6 +177,10 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
         let set = Arc::make_mut(world.pod_sets.get_mut(&mark.pod_set).expect("a pod set"));
         set.meta.annotations.remove(&key);
     }
+    for racked in &plan.racked {
+        let pod = Arc::make_mut(world.pods.get_mut(&racked.pod).expect("a pod"));
+        pod.meta.annotations.insert(RACK_ANNOTATION.into(), racked.rack.clone());
+    }
     for annotation in &plan.forgotten {
         let kafka = Arc::make_mut(&mut world.kafka);
         kafka.metadata.annotations.as_mut().and_then(|all| all.remove(*annotation));
@@ -281,8 +288,9 @@ fn write_object(world: &mut World, object: Object) {
         }
         Object::ConfigMap(map) => {
             let digest = config_digest(map.data.as_ref()).ok();
+            let files = karst_core::objects::files(map.data.as_ref());
             let storage_format = map.data.unwrap().get("storage.format").cloned();
-            world.config_maps.insert(name, Arc::new(ConfigMapView { meta, digest, storage_format }));
+            world.config_maps.insert(name, Arc::new(ConfigMapView { meta, digest, storage_format, files }));
         }
         Object::Budget(budget) => {
             let digest = Digest::of(&budget.spec).ok();
@@ -334,7 +342,7 @@ pub(crate) fn run_pods(world: &mut World, ready: bool) {
         let value: Value = serde_json::from_str(&pod.json).unwrap();
         let metadata: ObjectMeta = serde_json::from_value(value["metadata"].clone()).unwrap();
         let running = world.pods.get(&name).map_or_else(|| meta(&metadata), |pod| pod.meta.clone());
-        let view = PodView { meta: running, phase: "Running".into(), ready, since: None, stuck: None };
+        let view = PodView { meta: running, phase: "Running".into(), ready, since: None, stuck: None, machine: Some(MACHINE.into()) };
         world.pods.insert(name, Arc::new(view));
     }
 }
@@ -365,6 +373,8 @@ pub(crate) struct Kafka {
     pub(crate) fenced_known: bool,
     /// Directories of brokers in which there is something.
     pub(crate) log_dirs: BTreeMap<NodeId, Vec<LogDirView>>,
+    /// What the machine's label says.
+    pub(crate) rack: Answer<Option<String>>,
 }
 
 impl Default for Kafka {
@@ -377,6 +387,7 @@ impl Default for Kafka {
             level: 27,
             fenced_known: true,
             log_dirs: BTreeMap::new(),
+            rack: Answer::Known(Some("zone-a".into())),
         }
     }
 }
@@ -509,6 +520,9 @@ pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[Partition
             let dirs = kafka.log_dirs.get(node).cloned().unwrap_or_default();
             world.answers.log_dirs.insert(*node, Answer::Known(dirs));
         }
+        for machine in plan.questions.machines.keys() {
+            world.answers.machines.insert(machine.clone(), kafka.rack.clone());
+        }
         return true;
     }
     world.answers = Answers::default();
@@ -542,6 +556,7 @@ pub(crate) fn is_quiet(plan: &Plan) -> bool {
         && plan.questions.is_empty()
         && plan.restarts.is_empty()
         && plan.marks.is_empty()
+        && plan.racked.is_empty()
         && plan.deeds.is_empty()
         && plan.forgotten.is_empty()
 }
