@@ -124,11 +124,11 @@ fn log4j2(loggers: &Loggers) -> String {
 }
 
 /// Our loggers, with the levels that users ask for, and then the others that they ask for.
-fn in_order<'a>(
+fn in_order(
     ours: impl Iterator<Item = (&'static str, &'static str)>,
     is_ours: impl Fn(&str) -> bool,
-    loggers: &'a Loggers,
-) -> Vec<(&'a str, &'static str)> {
+    loggers: &Loggers,
+) -> Vec<(&str, &'static str)> {
     let wanted = |name: &str, default| loggers.levels.get(name).copied().unwrap_or(default);
     let ours = ours.map(|(name, level)| (name, wanted(name, level)));
     let others = loggers.levels.iter().filter(|(name, _)| !is_ours(name));
@@ -191,7 +191,8 @@ mod tests {
     fn a_level_that_is_asked_for_takes_the_place_of_ours() {
         let loggers = Loggers {
             root: Some("ERROR"),
-            levels: [("state.change.logger".to_owned(), "TRACE"), ("kafka.server".to_owned(), "DEBUG")].into(),
+            levels: [("state.change.logger".to_owned(), "TRACE"), ("kafka.server".to_owned(), "DEBUG")]
+                .into(),
         };
         let text = render(Logging::Log4j2, &loggers);
         for line in [

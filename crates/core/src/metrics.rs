@@ -26,19 +26,16 @@ const FIELD: &str = "spec.kafka.metricsConfig";
 const NO_RULES: &str = "{}\n";
 const SWITCHES: [&str; 3] =
     ["lowercaseOutputName", "lowercaseOutputLabelNames", "autoExcludeObjectNameAttributes"];
-const LISTS: [&str; 5] = [
-    "rules",
-    "includeObjectNames",
-    "excludeObjectNames",
-    "whitelistObjectNames",
-    "blacklistObjectNames",
-];
+const LISTS: [&str; 5] =
+    ["rules", "includeObjectNames", "excludeObjectNames", "whitelistObjectNames", "blacklistObjectNames"];
 /// What the exporter finds elsewhere when it runs on its own.
 const ELSEWHERE: [&str; 3] = ["hostPort", "jmxUrl", "ssl"];
 
 /// Is this what Karst does not have?
 pub(crate) fn is_unsupported(spec: &api::KafkaClusterSpec) -> bool {
-    spec.metrics_config.as_ref().is_some_and(|metrics| metrics.type_ != api::MetricsType::JmxPrometheusExporter)
+    spec.metrics_config
+        .as_ref()
+        .is_some_and(|metrics| metrics.type_ != api::MetricsType::JmxPrometheusExporter)
 }
 
 /// The exporter's configuration, or what is wrong with it. `None` when no metrics are asked for.
@@ -70,7 +67,9 @@ fn check(text: Arc<str>) -> Result<Arc<str>, String> {
             Some(what) => Err(problem(what)),
             None => Ok(text),
         },
-        _ => Err(problem("is not a configuration of the JMX exporter; it must be a map, with 'rules' and so on".into())),
+        _ => Err(problem(
+            "is not a configuration of the JMX exporter; it must be a map, with 'rules' and so on".into(),
+        )),
     }
 }
 
@@ -92,7 +91,9 @@ fn wrong(key: &str, value: &Value) -> Option<String> {
         return None;
     }
     let rules = value.as_array().into_iter().flatten().enumerate();
-    rules.into_iter().find_map(|(index, rule)| Some(format!("has rules[{index}], which {}", wrong_rule(rule)?)))
+    rules
+        .into_iter()
+        .find_map(|(index, rule)| Some(format!("has rules[{index}], which {}", wrong_rule(rule)?)))
 }
 
 fn wrong_rule(rule: &Value) -> Option<&'static str> {
@@ -102,6 +103,9 @@ fn wrong_rule(rule: &Value) -> Option<&'static str> {
     if !is_text("pattern") || !is_text("name") || !is_text("help") {
         return Some("has a 'pattern', 'name' or 'help' that is not a text; put it in quotation marks");
     }
+    if !rule.get("pattern").and_then(Value::as_str).is_none_or(is_closed) {
+        return Some("has a 'pattern' whose brackets are not closed, or that ends with a backslash");
+    }
     if has("name") && !has("pattern") {
         return Some("has a 'name' and no 'pattern'; add the pattern");
     }
@@ -110,6 +114,34 @@ fn wrong_rule(rule: &Value) -> Option<&'static str> {
     }
     let is_map = rule.get("labels").is_none_or(|labels| labels.is_object() || labels.is_null());
     (!is_map).then_some("has 'labels' that are not a map")
+}
+
+/// Is every bracket of a regular expression closed? It is the mistake that is made most, and a JVM whose agent finds it does
+/// not start.
+fn is_closed(pattern: &str) -> bool {
+    let (mut groups, mut classes) = (0_usize, 0_usize);
+    let mut rest = pattern;
+    while let Some(c) = rest.chars().next() {
+        rest = &rest[c.len_utf8()..];
+        match c {
+            '\\' => {
+                let Some(escaped) = rest.chars().next() else { return false };
+                rest = &rest[escaped.len_utf8()..];
+                if escaped == 'Q' {
+                    rest = rest.split_once("\\E").map_or("", |(_, after)| after);
+                }
+            }
+            '[' => classes += 1,
+            ']' => classes = classes.saturating_sub(1),
+            '(' if classes == 0 => groups += 1,
+            ')' if classes == 0 => match groups.checked_sub(1) {
+                Some(open) => groups = open,
+                None => return false,
+            },
+            _ => {}
+        }
+    }
+    groups == 0 && classes == 0
 }
 
 #[cfg(test)]
@@ -125,6 +157,18 @@ mod tests {
     }
 
     #[test]
+    fn brackets_that_mean_themselves_need_no_other() {
+        for pattern in
+            [r"kafka.server<type=(.+), name=([^,]+)><>(Count|Value)", r"a\(", r"[(]", r"\Q((\E", "a[b[c]]"]
+        {
+            assert!(is_closed(pattern), "{pattern}");
+        }
+        for pattern in ["((", "a)", "[a", r"a\", "(a]"] {
+            assert!(!is_closed(pattern), "{pattern}");
+        }
+    }
+
+    #[test]
     fn what_would_keep_kafka_from_starting_is_refused() {
         for (text, part) in [
             ("rules: [", "is not YAML"),
@@ -132,8 +176,12 @@ mod tests {
             ("rules: all", "'rules', which must be a list"),
             ("lowercaseOutputName: maybe", "'lowercaseOutputName: \"maybe\"'; it must be true or false"),
             ("rules:\n- name: x", "rules[0], which has a 'name' and no 'pattern'"),
-            ("rules:\n- pattern: .*\n- pattern: x\n  labels: {a: b}", "rules[1], which has 'labels' or 'help' and no 'name'"),
+            (
+                "rules:\n- pattern: .*\n- pattern: x\n  labels: {a: b}",
+                "rules[1], which has 'labels' or 'help' and no 'name'",
+            ),
             ("rules:\n- pattern: 3", "not a text"),
+            ("rules:\n- pattern: '(('", "rules[0], which has a 'pattern' whose brackets are not closed"),
             ("hostPort: localhost:9999", "sets 'hostPort'"),
         ] {
             let why = check(text.into()).unwrap_err();

@@ -24,7 +24,8 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal};
 use crate::world::{Answer, Trouble, World};
 use crate::{
-    claims, config, ignored, membership, migration, pods, rack, registration, removals, resolve, rolling, upgrade,
+    claims, config, ignored, membership, migration, pods, rack, registration, removals, resolve, rolling,
+    upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -148,7 +149,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     if plan.facts.is_empty() && plan.certificates.is_empty() && plan.objects.is_empty() {
         plan.marks = rolling::marks(world, &cluster);
         roll(&mut plan, world, &cluster, &due);
-        if racks.is_unreadable {
+        if racks.is_unreadable || !plan.racked.is_empty() {
             keep_brokers(&mut plan, world);
         }
         unregister_then_upgrade(&mut plan, world, &cluster, due.is_empty());
@@ -412,7 +413,7 @@ fn roll(plan: &mut Plan, world: &World, cluster: &Cluster, due: &[Due<'_>]) {
     }
 }
 
-/// Brokers that would wait for their rack for ever are not restarted.
+/// No broker restarts before it is sure that racks can be known: it would wait for its own for ever.
 fn keep_brokers(plan: &mut Plan, world: &World) {
     plan.restarts.retain(|restart| world.pods.get(&restart.pod).is_none_or(|pod| !pod.runs_broker()));
 }

@@ -51,7 +51,11 @@ pub(crate) fn resolve(spec: &api::KafkaClusterSpec, problems: &mut Vec<Problem>)
             if is_label(&label) {
                 return Some(Rack::Label(label));
             }
-            ("topologyKey", label, "write the key of a label of the machines, such as topology.kubernetes.io/zone")
+            (
+                "topologyKey",
+                label,
+                "write the key of a label of the machines, such as topology.kubernetes.io/zone",
+            )
         }
     };
     problems.push(Problem::Template {
@@ -120,10 +124,9 @@ impl Rack {
     pub(crate) fn spread(&self, mut affinity: Affinity, pods: BTreeMap<String, String>) -> Affinity {
         let Self::Label(label) = self else { return affinity };
         let machines = affinity.node_affinity.get_or_insert_default();
-        let required =
-            machines.required_during_scheduling_ignored_during_execution.get_or_insert_with(|| NodeSelector {
-                node_selector_terms: vec![NodeSelectorTerm::default()],
-            });
+        let required = machines
+            .required_during_scheduling_ignored_during_execution
+            .get_or_insert_with(|| NodeSelector { node_selector_terms: vec![NodeSelectorTerm::default()] });
         for term in &mut required.node_selector_terms {
             term.match_expressions.get_or_insert_default().push(NodeSelectorRequirement {
                 key: label.clone(),

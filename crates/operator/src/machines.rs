@@ -36,7 +36,8 @@ impl Hands {
     /// Writes on a pod which rack it is in.
     pub(crate) async fn tell_rack(&self, key: &ClusterKey, racked: &Racked) -> Result<(), Failure> {
         let what = format!("could not write the rack of pod {}", racked.pod);
-        let patch = json!({ "metadata": { "uid": racked.uid, "annotations": { RACK_ANNOTATION: racked.rack } } });
+        let patch =
+            json!({ "metadata": { "uid": racked.uid, "annotations": { RACK_ANNOTATION: racked.rack } } });
         let api: Api<PodWire> = self.api(&key.namespace);
         let patched =
             self.call(&what, api.patch(&racked.pod, &PatchParams::default(), &Patch::Merge(&patch))).await?;

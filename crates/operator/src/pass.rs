@@ -105,8 +105,7 @@ impl Passes {
                 continue;
             }
             if !plan.questions.is_empty() {
-                let asked =
-                    ask::ask(&self.clients, &self.terms, &world, &plan.questions, &mut answers);
+                let asked = ask::ask(&self.clients, &self.terms, &world, &plan.questions, &mut answers);
                 let (machines, ()) = futures::join!(self.hands.racks(&plan.questions.machines), asked);
                 answers.machines.extend(machines);
                 continue;

@@ -602,7 +602,8 @@ impl ApiServer {
         let claim = volumes.iter().find_map(|one| one["persistentVolumeClaim"]["claimName"].as_str());
         self.volumes.insert(meta.uid.clone(), claim.map(str::to_owned));
         let since = Some(self.timestamp());
-        let view = PodView { meta, phase: "Pending".to_owned(), ready: false, since, stuck: None, machine: None };
+        let view =
+            PodView { meta, phase: "Pending".to_owned(), ready: false, since, stuck: None, machine: None };
         Ok(self.put(Item::Pod(Arc::new(view))))
     }
 

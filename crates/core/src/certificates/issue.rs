@@ -8,7 +8,9 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::jiff::Timestamp;
-use karst_certs::{Authority, Decision, Error, Issuer, KeyAlgorithm, Kind, Leaf, Reason, Request, Secret, SecretWrite};
+use karst_certs::{
+    Authority, Decision, Error, Issuer, KeyAlgorithm, Kind, Leaf, Reason, Request, Secret, SecretWrite,
+};
 
 use super::{KINDS, settings, spec};
 use crate::names::{

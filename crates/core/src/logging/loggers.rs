@@ -72,7 +72,8 @@ impl Loggers {
 }
 
 fn not_a_level() -> String {
-    "is not the level of a logger; only levels can be set inline: for the rest use logging of type external".to_owned()
+    "is not the level of a logger; only levels can be set inline: for the rest use logging of type external"
+        .to_owned()
 }
 
 /// The logger that log4j 2 is told of under this id.

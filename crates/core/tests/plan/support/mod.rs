@@ -342,7 +342,14 @@ pub(crate) fn run_pods(world: &mut World, ready: bool) {
         let value: Value = serde_json::from_str(&pod.json).unwrap();
         let metadata: ObjectMeta = serde_json::from_value(value["metadata"].clone()).unwrap();
         let running = world.pods.get(&name).map_or_else(|| meta(&metadata), |pod| pod.meta.clone());
-        let view = PodView { meta: running, phase: "Running".into(), ready, since: None, stuck: None, machine: Some(MACHINE.into()) };
+        let view = PodView {
+            meta: running,
+            phase: "Running".into(),
+            ready,
+            since: None,
+            stuck: None,
+            machine: Some(MACHINE.into()),
+        };
         world.pods.insert(name, Arc::new(view));
     }
 }
