@@ -94,6 +94,8 @@ async fn create(scene: &Scene) -> Result<Cluster<'_>> {
     scene.step("creating a cluster");
     let source = |name: &str, key: &str| json!({ "configMapKeyRef": { "name": name, "key": key } });
     let mut kafka = kafka("around");
+    // What every client of an old kind understands, all the way down.
+    kafka["metadata"]["annotations"] = json!({ "karst.io/key-algorithm": "rsa-2048" });
     kafka["spec"]["kafka"]["rack"] = json!({ "topologyKey": LABEL });
     kafka["spec"]["kafka"]["metricsConfig"] =
         json!({ "type": "jmxPrometheusExporter", "valueFrom": source("rules", "rules.yml") });

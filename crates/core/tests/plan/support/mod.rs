@@ -19,7 +19,7 @@ use karst_core::plan::{Deed, Fact, Plan, Protection, Removal, plan};
 use karst_core::quorum::InitialControllers;
 use karst_core::world::{
     Answer, Answers, ClaimView, ConfigMapView, LogDirView, Meta, PartitionView, Partitions, PlainView,
-    PodSetView, PodView, QuorumView, Registered, RegisteredBroker, Replica, SecretView, ServiceAccountView,
+    PodSetView, PodView, QuorumView, Reference, Registered, RegisteredBroker, Replica, SecretView, ServiceAccountView,
     ServiceView, Settings, WantedPod, World,
 };
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub(crate) const MACHINE: &str = "machine-1";
 /// The resources of a file of YAML documents, as a world in which nothing was done yet.
 pub(crate) fn world(yaml: &str) -> World {
     let mut kafka = None;
-    let mut pools = BTreeMap::new();
+    let (mut pools, mut references) = (BTreeMap::new(), BTreeMap::new());
     for document in yaml.split("\n---\n").filter(|document| !document.trim().is_empty()) {
         let value: Value = serde_saphyr::from_str(document).expect(document);
         match value["kind"].as_str() {
@@ -40,6 +40,12 @@ pub(crate) fn world(yaml: &str) -> World {
                 let mut pool: api::KafkaNodePool = serde_json::from_value(value).expect(document);
                 fill(&mut pool.metadata, "pool");
                 pools.insert(pool.metadata.name.clone().unwrap(), Arc::new(pool));
+            }
+            Some("ConfigMap") => {
+                let data: BTreeMap<String, String> = serde_json::from_value(value["data"].clone()).unwrap();
+                let entries = data.into_iter().map(|(key, text)| (key, Arc::from(text))).collect();
+                let name = value["metadata"]["name"].as_str().unwrap().to_owned();
+                references.insert(name, Reference::Found(entries));
             }
             other => panic!("unexpected kind {other:?}"),
         }
@@ -60,7 +66,7 @@ pub(crate) fn world(yaml: &str) -> World {
         policies: BTreeMap::new(),
         claims: BTreeMap::new(),
         secrets: BTreeMap::new(),
-        references: BTreeMap::new(),
+        references,
         answers: Answers::default(),
         troubles: Vec::new(),
         refused_growth: BTreeMap::new(),
