@@ -101,7 +101,9 @@ fn or_kept(
 ) -> Wish {
     match wanted {
         Ok(text) => return Wish::Text(text),
-        Err(why) if world.config_maps.is_empty() && world.pods.is_empty() => resolved.problems.push(Problem::File { why }),
+        Err(why) if world.config_maps.is_empty() && world.pods.is_empty() => {
+            resolved.problems.push(Problem::File { why })
+        }
         Err(why) => resolved.notices.push(Notice::FileKept { what, why }),
     }
     Wish::Kept

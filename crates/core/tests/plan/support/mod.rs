@@ -19,8 +19,8 @@ use karst_core::plan::{Deed, Fact, Plan, Protection, Removal, plan};
 use karst_core::quorum::InitialControllers;
 use karst_core::world::{
     Answer, Answers, ClaimView, ConfigMapView, LogDirView, Meta, PartitionView, Partitions, PlainView,
-    PodSetView, PodView, QuorumView, Reference, Registered, RegisteredBroker, Replica, SecretView, ServiceAccountView,
-    ServiceView, Settings, WantedPod, World,
+    PodSetView, PodView, QuorumView, Reference, Registered, RegisteredBroker, Replica, SecretView,
+    ServiceAccountView, ServiceView, Settings, WantedPod, World,
 };
 use serde_json::Value;
 
