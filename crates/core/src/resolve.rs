@@ -102,7 +102,7 @@ fn or_kept(
     match wanted {
         Ok(text) => return Wish::Text(text),
         Err(why) if world.config_maps.is_empty() && world.pods.is_empty() => {
-            resolved.problems.push(Problem::File { why })
+            resolved.problems.push(Problem::File { why });
         }
         Err(why) => resolved.notices.push(Notice::FileKept { what, why }),
     }
