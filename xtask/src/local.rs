@@ -66,9 +66,8 @@ impl Running {
     /// Compiles the operator of this checkout and loads its image.
     pub(crate) fn load_operator(&self) -> Result<OperatorImage> {
         let programs = step("Compiling the operator and the launcher", images::operator::compile)?;
-        let new = step("Loading the operator's image", || {
-            images::load(&self.instance, &[images::operator::image(&programs)?])
-        })?;
+        let image = images::operator::image(&Cache::open()?, &programs)?;
+        let new = step("Loading the operator's image", || images::load(&self.instance, &[image]))?;
         Ok(if new.is_empty() { OperatorImage::Unchanged } else { OperatorImage::New })
     }
 }

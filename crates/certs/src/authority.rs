@@ -172,6 +172,7 @@ pub struct Refusal {
 }
 
 /// An authority as its Secrets show it.
+#[derive(Clone)]
 pub struct Authority {
     kind: Kind,
     cluster: String,
@@ -276,6 +277,11 @@ impl Authority {
 
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// What kind of key it gets when it gets a new one.
+    pub fn algorithm(&self) -> KeyAlgorithm {
+        self.settings.algorithm
     }
 
     /// The newest certificate.

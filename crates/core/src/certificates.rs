@@ -6,6 +6,7 @@
 //! here makes a key: a plan asks for it, and [`Issue::make`] is called by whoever carries the plan out.
 
 mod issue;
+mod keys;
 mod pods;
 
 use std::collections::BTreeMap;
@@ -57,6 +58,8 @@ pub(crate) fn next(world: &World, bearers: &[Bearer]) -> Certificates {
     let mut found = Certificates { ownerships: issue::ownerships(world), ..Certificates::default() };
     let problems = windows.problems.iter();
     found.notices.extend(problems.map(|problem| Notice::Window { why: problem.to_string() }));
+    let algorithm = keys::algorithm(&world.kafka);
+    found.notices.extend(algorithm.clone().err());
     let mut trusted = BTreeMap::new();
     for kind in KINDS {
         let authority = match authority(world, kind) {
@@ -69,6 +72,12 @@ pub(crate) fn next(world: &World, bearers: &[Bearer]) -> Certificates {
         let nodes = nodes(world, kind, &authority);
         let decision = authority.decide(world.now, windows.opening(world.now), nodes);
         found.notices.extend(warning(world, kind, &authority, &decision));
+        // Everybody would have to trust a new key for years: it is not made by guessing which kind is meant.
+        let decision = match decision {
+            Decision::Create if algorithm.is_err() => continue,
+            Decision::Replace(_) if algorithm.is_err() => Decision::Keep,
+            decision => decision,
+        };
         if !matches!(decision, Decision::Keep | Decision::Postpone { .. }) {
             found.issues.push(Issue::Authority { authority, decision });
             continue;
@@ -107,7 +116,8 @@ fn spec(kafka: &api::Kafka, kind: Kind) -> Option<&api::CertificateAuthority> {
 
 fn settings(kafka: &api::Kafka, kind: Kind) -> Settings {
     let default = Settings::default();
-    let Some(spec) = spec(kafka, kind) else { return default };
+    let algorithm = keys::algorithm(kafka).unwrap_or_default();
+    let Some(spec) = spec(kafka, kind) else { return Settings { algorithm, ..default } };
     let days = |wanted: Option<i32>, default: u32| {
         wanted.and_then(|days| u32::try_from(days).ok()).filter(|days| *days > 0).unwrap_or(default)
     };
@@ -119,7 +129,7 @@ fn settings(kafka: &api::Kafka, kind: Kind) -> Settings {
             Some(api::CertificateExpirationPolicy::ReplaceKey) => Change::ReplaceKey,
             _ => Change::RenewCertificate,
         },
-        algorithm: default.algorithm,
+        algorithm,
     }
 }
 
@@ -176,6 +186,7 @@ fn leaves(world: &World, bearers: &[Bearer], issuer: Issuer, cert_generation: u6
     let operator = Request {
         validity_days: settings.validity_days,
         renewal_days: settings.renewal_days,
+        algorithm: settings.algorithm,
         ..Request::client(OPERATOR)
     };
     let known = world.secrets.values().filter_map(|secret| bearer(secret));

@@ -12,6 +12,8 @@ use crate::listeners::{Authentication, ClientListener};
 use crate::names::ClusterKey;
 use crate::quantity::Quantity;
 use crate::quorum::CONTROLLER_PORT;
+use crate::rack::Rack;
+use crate::references::Wish;
 use crate::storage::Storage;
 use crate::template::Template;
 use crate::versions::KafkaVersion;
@@ -147,6 +149,12 @@ pub struct Cluster {
     pub pools: Vec<Pool>,
     /// Domain of the Kubernetes cluster.
     pub domain: String,
+    /// What its nodes log.
+    pub logging: Wish,
+    /// How they tell about themselves in numbers, if they do.
+    pub metrics: Option<Wish>,
+    /// Where brokers learn which rack they are in.
+    pub rack: Option<Rack>,
 }
 
 impl Cluster {

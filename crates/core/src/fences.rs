@@ -12,6 +12,7 @@ use karst_api as api;
 
 use crate::cluster::{Cluster, Node};
 use crate::config::REPLICATION_PORT;
+use crate::metrics;
 use crate::names::{CLUSTER_LABEL, CONTROLLER_ROLE_LABEL};
 use crate::objects::{Object, shared_meta};
 use crate::quorum::CONTROLLER_PORT;
@@ -72,6 +73,7 @@ pub(crate) fn policy(cluster: &Cluster, kafka: &api::Kafka, settings: &Settings)
         rule(REPLICATION_PORT, Some(vec![of_cluster, operator])),
     ];
     rules.extend(cluster.listeners.iter().map(|listener| rule(listener.port, listener.peers.clone())));
+    rules.extend(cluster.metrics.iter().map(|_| rule(metrics::PORT, None)));
     Some(Object::Policy(NetworkPolicy {
         metadata: shared_meta(cluster, kafka, cluster.key.network_policy()),
         spec: Some(NetworkPolicySpec {

@@ -2,6 +2,7 @@
 
 use karst_api as api;
 
+use crate::metrics;
 use crate::notice::Notice;
 
 /// The fields of a cluster that have no effect.
@@ -9,11 +10,9 @@ pub(crate) fn of_kafka(kafka: &api::Kafka) -> Option<Notice> {
     let spec = &kafka.spec;
     let cluster = &spec.kafka;
     let mut fields = present(&[
-        ("spec.kafka.rack", cluster.rack.is_some()),
         ("spec.kafka.brokerRackInitImage", cluster.broker_rack_init_image.is_some()),
         ("spec.kafka.jmxOptions", cluster.jmx_options.is_some()),
-        ("spec.kafka.metricsConfig", cluster.metrics_config.is_some()),
-        ("spec.kafka.logging", cluster.logging.is_some()),
+        ("spec.kafka.metricsConfig (strimziMetricsReporter)", metrics::is_unsupported(cluster)),
         ("spec.kafka.tieredStorage", cluster.tiered_storage.is_some()),
         ("spec.kafka.quotas", cluster.quotas.is_some()),
         ("spec.entityOperator", spec.entity_operator.is_some()),

@@ -47,12 +47,27 @@ fn heap(wanted: &api::JvmOptions, xx: &BTreeMap<String, String>, memory: Option<
     }
     match memory {
         Some(memory) => {
-            let heap = (memory.units() / 2).min(LARGEST_HEAP);
-            vec![format!("-Xms{heap}"), format!("-Xmx{heap}")]
+            let half = (memory.units() / 2).min(LARGEST_HEAP);
+            // A JVM that is to begin with more than it may have does not start.
+            let first = wanted.xms.as_deref().and_then(bytes).unwrap_or(half);
+            vec![format!("-Xms{first}"), format!("-Xmx{}", half.max(first))]
         }
         None if given.is_empty() => vec!["-Xms128M".to_owned()],
         None => given,
     }
+}
+
+/// A size as the JVM reads it.
+fn bytes(size: &str) -> Option<i128> {
+    let digits = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match size.get(digits.len()..)? {
+        "" => 1,
+        "k" | "K" => 1024,
+        "m" | "M" => 1024 * 1024,
+        "g" | "G" => GIB,
+        _ => return None,
+    };
+    digits.parse::<i128>().ok()?.checked_mul(unit)
 }
 
 /// Unlocking options come first: the JVM refuses what it has not unlocked yet.
@@ -90,6 +105,21 @@ mod tests {
         assert_eq!(of(json!({"-Xmx": "3g", "-Xms": "1g"}), Some("64Gi")), ["-Xms1g", "-Xmx3g"]);
         let percentage = json!({"-XX": {"MaxRAMPercentage": "70"}});
         assert_eq!(of(percentage, Some("64Gi")), ["-XX:MaxRAMPercentage=70"]);
+    }
+
+    #[test]
+    fn the_first_heap_alone_leaves_the_largest_to_the_memory() {
+        assert_eq!(of(json!({"-Xms": "512m"}), Some("2Gi")), ["-Xms536870912", "-Xmx1073741824"]);
+        assert_eq!(of(json!({"-Xms": "3g"}), Some("4Gi")), ["-Xms3221225472", "-Xmx3221225472"]);
+        assert_eq!(of(json!({"-Xms": "512m"}), None), ["-Xms512m"]);
+    }
+
+    #[test]
+    fn properties_and_the_log_of_the_collector_are_passed_on() {
+        let wanted = json!({"-Xmx": "1g", "gcLoggingEnabled": true,
+                            "javaSystemProperties": [{"name": "javax.net.debug", "value": "ssl"}]});
+        assert_eq!(of(wanted, None), ["-Xmx1g", "-Djavax.net.debug=ssl", "-Xlog:gc*"]);
+        assert_eq!(of(json!({"-Xmx": "1g", "gcLoggingEnabled": false}), None), ["-Xmx1g"]);
     }
 
     #[test]

@@ -51,6 +51,10 @@ pub const QUORUM_PODS_ANNOTATION: &str = "karst.io/quorum-pods";
 pub const RESTORE_ANNOTATION: &str = "karst.io/restore-voter";
 /// On the ConfigMap of a voter that is restored: the pod that ran before.
 pub const RESTORED_POD_ANNOTATION: &str = "karst.io/restored-pod";
+/// On a pod: the rack that it is in.
+pub const RACK_ANNOTATION: &str = "karst.io/rack";
+/// What kind of keys a cluster's certificates get from now on.
+pub const KEY_ALGORITHM_ANNOTATION: &str = "karst.io/key-algorithm";
 /// Asks for a static quorum to become a dynamic one.
 pub const MIGRATION_ANNOTATION: &str = "strimzi.io/kraft-quorum-migration";
 /// How many brokers that share no partition may restart at once.

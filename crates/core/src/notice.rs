@@ -4,7 +4,8 @@
 
 use crate::ids::NodeId;
 use crate::names::{
-    DELETE_POD_AND_CLAIM_ANNOTATION, MIGRATION_ANNOTATION, RESTORE_ANNOTATION, SKIP_CHECK_ANNOTATION,
+    DELETE_POD_AND_CLAIM_ANNOTATION, KEY_ALGORITHM_ANNOTATION, MIGRATION_ANNOTATION, RESTORE_ANNOTATION,
+    SKIP_CHECK_ANNOTATION,
 };
 
 /// The reason of [`Notice::IdsIgnored`]. It is said once, when nodes are added or removed, and stays in the status.
@@ -311,6 +312,46 @@ pub enum Notice {
         /// What is wrong with it.
         why: String,
     },
+    /// A file of the nodes that cannot be what is asked for.
+    #[error("{why}; until then nodes keep the {what} they have")]
+    FileKept {
+        /// What the file is about.
+        what: &'static str,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+    /// The rack of a machine cannot be read.
+    #[error(
+        "spec.kafka.rack needs the labels of machine '{machine}', and they cannot be read: {why}; brokers that have no rack yet wait for it, and those that run are not restarted; let the operator get nodes (the chart's value racks: true does that)"
+    )]
+    RackUnknown {
+        /// The machine.
+        machine: String,
+        /// What came instead.
+        why: String,
+    },
+    /// A machine without a rack.
+    #[error(
+        "machine '{machine}' has no label '{label}', so {} have no rack; label the machine (kubectl label node {machine} {label}=...), or correct spec.kafka.rack.topologyKey", pods.join(", ")
+    )]
+    RackMissing {
+        /// The machine.
+        machine: String,
+        /// The label.
+        label: String,
+        /// The pods that run there.
+        pods: Vec<String>,
+    },
+    /// A kind of key that is not known.
+    #[error(
+        "the annotation {KEY_ALGORITHM_ANNOTATION} is '{asked}'; use one of {}; until then certificates get keys of kind ecdsa-p256, and no certificate authority gets a new key", known.join(", ")
+    )]
+    KeyAlgorithm {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
     /// Controllers in a number that buys nothing.
     #[error("{count} controllers survive the loss of {survives}, no more than {fewer} would; use an odd number, 3 or 5", survives = (count - 1) / 2, fewer = count - 1)]
     EvenControllers {
@@ -368,6 +409,9 @@ impl Notice {
             Self::AuthorityUnusable { .. } => "CertificateAuthorityUnusable",
             Self::CertificateEnds { .. } => "CertificateEnds",
             Self::Window { .. } => "MaintenanceWindow",
+            Self::FileKept { .. } => "ConfigurationKept",
+            Self::RackUnknown { .. } | Self::RackMissing { .. } => "RackUnknown",
+            Self::KeyAlgorithm { .. } => "KeyAlgorithm",
             Self::EvenControllers { .. } => "KafkaKRaftControllerNodeCount",
             Self::ReplicationUnset { key: "min.insync.replicas", .. } => "KafkaMinInsyncReplicas",
             Self::ReplicationUnset { .. } => "KafkaDefaultReplicationFactor",

@@ -27,11 +27,13 @@ use crate::names::{
 };
 use crate::properties::Properties;
 use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
+use crate::references::Wish;
 use crate::restoration::{self, Restoration};
 use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
+use crate::versions::Logging;
 use crate::world::{Meta, PlainView, Settings, World};
-use crate::{certificates, fences, jvm, logging, pods};
+use crate::{certificates, fences, jvm, logging, metrics, pods};
 
 /// An object to be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -158,6 +160,7 @@ const CONFIG_KEYS: &[&str] = &[
     "java.security",
     "log4j.properties",
     "log4j2.properties",
+    metrics::FILE,
 ];
 
 /// Fingerprint of those keys of a ConfigMap that Karst sets.
@@ -165,6 +168,13 @@ pub fn config_digest(data: Option<&BTreeMap<String, String>>) -> Result<Digest, 
     let ours: BTreeMap<_, _> =
         data.into_iter().flatten().filter(|(key, _)| CONFIG_KEYS.contains(&key.as_str())).collect();
     Digest::of(&ours)
+}
+
+/// Those files of a node's ConfigMap that users asked for. They are remembered: what they were made from can go away.
+pub fn files(data: Option<&BTreeMap<String, String>>) -> BTreeMap<String, Arc<str>> {
+    let asked_for = |entry: &str, text: &str| entry == metrics::FILE || logging::is_special(entry, text);
+    let found = data.into_iter().flatten().filter(|(entry, text)| asked_for(entry, text));
+    found.map(|(entry, text)| (entry.clone(), Arc::from(text.as_str()))).collect()
 }
 
 /// Who owns everything that is made for a cluster: its `Kafka` resource, so that it all goes with it.
@@ -249,6 +259,51 @@ impl Render<'_> {
         config::render(self.cluster, node, self.quorum, &self.bootstrap_servers, user)
     }
 
+    /// The JVM's arguments.
+    pub(crate) fn jvm_options(&self, node: Node<'_>) -> String {
+        let mut options = jvm::options(node.pool.jvm_options.as_ref(), node.pool.memory());
+        if self.metrics(node).is_some() {
+            options.push_str(&metrics::argument());
+            options.push('\n');
+        }
+        options
+    }
+
+    /// What a node logs.
+    fn logging(&self, node: Node<'_>) -> Arc<str> {
+        let kind = self.cluster.version.logging;
+        match &self.cluster.logging {
+            Wish::Text(text) => Arc::clone(text),
+            Wish::Kept => {
+                self.kept(node, logging::key(kind)).unwrap_or_else(|| logging::default(kind).into())
+            }
+        }
+    }
+
+    /// What a node logs, when it finds that out only at its start and it is not what every node logs.
+    pub(crate) fn logging_read_once(&self, node: Node<'_>) -> Option<Arc<str>> {
+        let kind = self.cluster.version.logging;
+        let text = Some(self.logging(node)).filter(|_| kind == Logging::Log4j1)?;
+        logging::is_special(logging::key(kind), &text).then_some(text)
+    }
+
+    /// How a node tells about itself in numbers, if it does.
+    pub(crate) fn metrics(&self, node: Node<'_>) -> Option<Arc<str>> {
+        match self.cluster.metrics.as_ref()? {
+            Wish::Text(text) => Some(Arc::clone(text)),
+            Wish::Kept => self.kept(node, metrics::FILE),
+        }
+    }
+
+    /// A file as the node has it; a new node gets it from any of the others.
+    fn kept(&self, node: Node<'_>, file: &str) -> Option<Arc<str>> {
+        let maps = &self.world.config_maps;
+        match maps.get(&self.cluster.pod_name(node)) {
+            Some(own) => own.files.get(file).cloned(),
+            None => maps.values().find_map(|map| map.files.get(file).cloned()),
+        }
+    }
+
     fn storage_format(&self, node: Node<'_>) -> StorageFormat {
         if self.quorum == Kind::Static {
             return StorageFormat::Static;
@@ -265,8 +320,7 @@ impl Render<'_> {
     }
 
     fn config_map(&self, node: Node<'_>, config: &Properties) -> ConfigMap {
-        let (logging_key, logging) = logging::render(self.cluster.version.logging);
-        let data = [
+        let mut data = vec![
             ("server.config", config.render()),
             ("cluster.id", self.cluster_id.to_string()),
             ("metadata.version", self.cluster.metadata_version.to_owned()),
@@ -275,10 +329,11 @@ impl Render<'_> {
                 "initial.controllers",
                 self.initial_controllers(node).map(ToString::to_string).unwrap_or_default(),
             ),
-            ("jvm.options", jvm::options(node.pool.jvm_options.as_ref(), node.pool.memory())),
+            ("jvm.options", self.jvm_options(node)),
             ("java.security", jvm::SECURITY.to_owned()),
-            (logging_key, logging.to_owned()),
+            (logging::key(self.cluster.version.logging), self.logging(node).to_string()),
         ];
+        data.extend(self.metrics(node).map(|text| (metrics::FILE, text.to_string())));
         ConfigMap {
             metadata: self.config_map_meta(node),
             data: Some(data.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),

@@ -23,10 +23,10 @@ use crate::problem::Problem;
 use crate::quorum::{CONTROLLER_PORT, Kind};
 use crate::rolling::Due;
 use crate::status::{self, Progress};
-pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Removal};
+pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal};
 use crate::world::{Answer, Trouble, World};
 use crate::{
-    claims, config, ignored, membership, migration, pods, registration, removals, resolve, restoration,
+    claims, config, ignored, membership, migration, pods, rack, registration, removals, resolve, restoration,
     rolling, upgrade,
 };
 
@@ -37,6 +37,9 @@ const LOOK_AT_QUORUM_AGAIN: Duration = Duration::from_secs(10);
 
 /// How soon to look again whether partitions have left a node. Kafka does not tell.
 const LOOK_AT_PARTITIONS_AGAIN: Duration = Duration::from_secs(5);
+
+/// How soon to look again at the labels of machines. They are not watched.
+const LOOK_AT_MACHINES_AGAIN: Duration = Duration::from_secs(10);
 
 /// Fields of the cluster's status that are never written with the rest of it.
 pub const KAFKA_FACTS: &[&str] = &["clusterId", "initialControllers", "registeredNodeIds"];
@@ -100,6 +103,15 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         plan.look_soon(Some(if silent { ASK_AGAIN } else { LOOK_AT_QUORUM_AGAIN }));
     }
 
+    // Where brokers stand. One that was just made waits to be told.
+    let racks = rack::next(world, &cluster);
+    plan.questions.machines = racks.machines;
+    plan.racked = racks.racked;
+    if !racks.notices.is_empty() {
+        plan.look_soon(Some(LOOK_AT_MACHINES_AGAIN));
+    }
+    plan.notices.extend(racks.notices);
+
     // What is not known yet decides the rest, so there is no use in going on.
     if !plan.questions.is_empty() {
         return Ok(plan);
@@ -145,6 +157,9 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     if plan.facts.is_empty() && plan.certificates.is_empty() && plan.objects.is_empty() {
         plan.marks = rolling::marks(world, &cluster);
         roll(&mut plan, world, &cluster, &due);
+        if racks.is_unreadable || !plan.racked.is_empty() {
+            keep_brokers(&mut plan, world);
+        }
         plan.restarts.extend(restoration.and_then(|restoration| restoration.restart(world, &cluster)));
         unregister_then_upgrade(&mut plan, world, &cluster, due.is_empty());
     }
@@ -405,6 +420,11 @@ fn roll(plan: &mut Plan, world: &World, cluster: &Cluster, due: &[Due<'_>]) {
         plan.restarts
             .retain(|restart| world.pods.get(&restart.pod).is_some_and(|pod| !pod.runs_controller()));
     }
+}
+
+/// No broker restarts before it is sure that racks can be known: it would wait for its own for ever.
+fn keep_brokers(plan: &mut Plan, world: &World) {
+    plan.restarts.retain(|restart| world.pods.get(&restart.pod).is_none_or(|pod| !pod.runs_broker()));
 }
 
 /// Where the quorum can be asked: at controllers that serve, or, when none does, at any.

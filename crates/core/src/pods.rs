@@ -5,27 +5,29 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource,
-    HTTPGetAction, KeyToPath, LocalObjectReference, PersistentVolumeClaimVolumeSource, Pod, PodAffinityTerm,
-    PodAntiAffinity, PodSecurityContext, PodSpec, Probe, ResourceRequirements, SeccompProfile,
-    SecretVolumeSource, SecurityContext, Volume, VolumeMount, WeightedPodAffinityTerm,
+    Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource, KeyToPath,
+    LocalObjectReference, PersistentVolumeClaimVolumeSource, Pod, PodAffinityTerm, PodAntiAffinity,
+    PodSecurityContext, PodSpec, ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext,
+    Volume, VolumeMount, WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use karst_api as api;
 
 use crate::certificates;
 use crate::cluster::{Node, Pool};
 use crate::config::{self, REPLICATION_PORT};
 use crate::digest::Digest;
+use crate::metrics;
 use crate::names::{
     BROKER_ROLE_LABEL, CONFIGURATION_HASH_ANNOTATION, CONTROLLER_ROLE_LABEL, KAFKA_VERSION_ANNOTATION,
     POD_NAME_LABEL, QUORUM_PODS_ANNOTATION, REVISION_ANNOTATION, trust_secret,
 };
 use crate::objects::Render;
+use crate::probes;
 use crate::properties::Properties;
 use crate::quorum::CONTROLLER_PORT;
+use crate::rack::Rack;
 use crate::reach;
 use crate::revision;
 use crate::storage::{Disk, Medium};
@@ -33,8 +35,6 @@ use crate::template::{ContainerTemplate, PodTemplate};
 
 /// The user and group of the official image.
 const KAFKA_USER: i64 = 1000;
-/// Where the launcher tells how the node is.
-const HEALTH_PORT: u16 = 8080;
 /// How long a node may take to hand over its partitions before it is killed.
 const GRACE_SECONDS: i64 = 30;
 
@@ -74,8 +74,7 @@ fn metadata(
     ] {
         labels.insert(key.to_owned(), value);
     }
-    let jvm = crate::jvm::options(node.pool.jvm_options.as_ref(), node.pool.memory());
-    let settings = Digest::of(&(config::restart_relevant(config), jvm))?.short();
+    let settings = settings_digest(context, node, config)?.short();
     let annotations = [
         (KAFKA_VERSION_ANNOTATION.to_owned(), cluster.version.version.to_owned()),
         (CONFIGURATION_HASH_ANNOTATION.to_owned(), settings),
@@ -93,6 +92,19 @@ fn metadata(
     Ok(meta)
 }
 
+/// The fingerprint of what a node reads only when it starts.
+fn settings_digest(
+    context: &Render<'_>,
+    node: Node<'_>,
+    config: &Properties,
+) -> Result<Digest, serde_json::Error> {
+    let (relevant, jvm) = (config::restart_relevant(config), context.jvm_options(node));
+    match context.logging_read_once(node) {
+        Some(logging) => Digest::of(&(relevant, jvm, &*logging)),
+        None => Digest::of(&(relevant, jvm)),
+    }
+}
+
 fn spec(context: &Render<'_>, node: Node<'_>) -> PodSpec {
     let cluster = context.cluster;
     let name = cluster.pod_name(node);
@@ -108,7 +120,7 @@ fn spec(context: &Render<'_>, node: Node<'_>) -> PodSpec {
         termination_grace_period_seconds: template.termination_grace_period_seconds.or(Some(GRACE_SECONDS)),
         image_pull_secrets: pull_secrets(context, &template),
         security_context: template.security_context.or_else(|| Some(unprivileged())),
-        affinity: template.affinity.or_else(|| Some(apart(&cluster.key.selector()))),
+        affinity: Some(affinity(context, node, template.affinity)),
         tolerations: template.tolerations,
         topology_spread_constraints: template.topology_spread_constraints,
         priority_class_name: template.priority_class_name,
@@ -117,9 +129,9 @@ fn spec(context: &Render<'_>, node: Node<'_>) -> PodSpec {
         dns_policy: template.dns_policy.map(str::to_owned),
         dns_config: template.dns_config,
         host_users: template.host_users,
-        init_containers: Some(vec![launcher_container(context, &node.pool.template.init_container)]),
+        init_containers: Some(vec![launcher_container(context, node)]),
         containers: vec![kafka_container(context, node)],
-        volumes: Some(volumes(&cluster.key.name, node, &name)),
+        volumes: Some(volumes(context, node, &name)),
         ..PodSpec::default()
     }
 }
@@ -150,6 +162,21 @@ fn unprivileged() -> PodSecurityContext {
         }),
         ..PodSecurityContext::default()
     }
+}
+
+/// Where a pod may and should run.
+fn affinity(context: &Render<'_>, node: Node<'_>, wanted: Option<Affinity>) -> Affinity {
+    let selector = context.cluster.key.selector();
+    let affinity = wanted.unwrap_or_else(|| apart(&selector));
+    match rack(context, node) {
+        Some(rack) => rack.spread(affinity, selector),
+        None => affinity,
+    }
+}
+
+/// Where the node's rack comes from. Controllers have none.
+fn rack<'a>(context: &Render<'a>, node: Node<'_>) -> Option<&'a Rack> {
+    context.cluster.rack.as_ref().filter(|_| node.pool.roles.has_broker())
 }
 
 /// Nodes of a cluster prefer different machines: one machine lost is then one node lost.
@@ -192,18 +219,22 @@ fn mount(name: &str, path: &str, read_only: bool) -> VolumeMount {
     }
 }
 
-fn launcher_container(context: &Render<'_>, template: &ContainerTemplate) -> Container {
+fn launcher_container(context: &Render<'_>, node: Node<'_>) -> Container {
     let settings = &context.world.settings;
+    let mut command = ["/karst-node", "install", "/karst/karst-node"].map(str::to_owned).to_vec();
+    if context.metrics(node).is_some() {
+        command.extend(["--agent".to_owned(), metrics::AGENT.to_owned()]);
+    }
     let container = Container {
         name: "karst-node".to_owned(),
         image: Some(settings.node_image.clone()),
         image_pull_policy: settings.image_pull_policy.clone(),
-        command: Some(vec!["/karst-node".to_owned(), "install".to_owned(), "/karst/karst-node".to_owned()]),
+        command: Some(command),
         volume_mounts: Some(vec![mount("karst", "/karst", false)]),
         security_context: Some(restricted()),
         ..Container::default()
     };
-    customized(container, template)
+    customized(container, &node.pool.template.init_container)
 }
 
 /// A container with what users say about it.
@@ -226,16 +257,21 @@ fn kafka_container(context: &Render<'_>, node: Node<'_>) -> Container {
     mounts.extend(
         node.pool.storage.disks().iter().map(|disk| mount(&disk.volume_name(), &disk.mount_path(), false)),
     );
+    let mut command = vec!["/karst/karst-node".to_owned(), "run".to_owned()];
+    if let Some(rack) = rack(context, node) {
+        command.extend(rack.arguments());
+        mounts.extend(rack.mount());
+    }
     let container = Container {
         name: "kafka".to_owned(),
         image: Some(context.cluster.image.clone()),
         image_pull_policy: context.world.settings.image_pull_policy.clone(),
-        command: Some(vec!["/karst/karst-node".to_owned(), "run".to_owned()]),
+        command: Some(command),
         ports: Some(ports(context, node)),
         resources: node.pool.resources.as_ref().map(resources),
         volume_mounts: Some(mounts),
-        liveness_probe: Some(probe("/live", spec.liveness_probe.as_ref(), 5)),
-        readiness_probe: Some(probe("/ready", spec.readiness_probe.as_ref(), 1)),
+        liveness_probe: Some(probes::liveness(spec)),
+        readiness_probe: Some(probes::readiness(spec)),
         security_context: Some(restricted()),
         // What the launcher says last, when it refuses to start, becomes part of the pod's status.
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
@@ -251,7 +287,7 @@ fn ports(context: &Render<'_>, node: Node<'_>) -> Vec<ContainerPort> {
         protocol: Some("TCP".to_owned()),
         ..ContainerPort::default()
     };
-    let mut ports = vec![port("tcp-health", HEALTH_PORT)];
+    let mut ports = vec![port("tcp-health", probes::PORT)];
     if node.pool.roles.has_controller() {
         ports.push(port("tcp-ctrlplane", CONTROLLER_PORT));
     }
@@ -261,26 +297,10 @@ fn ports(context: &Render<'_>, node: Node<'_>) -> Vec<ContainerPort> {
             context.cluster.listeners.iter().map(|listener| port(&listener.port_name(), listener.port)),
         );
     }
-    ports
-}
-
-/// The launcher answers at once, so nothing is gained by waiting before the first question.
-fn probe(path: &str, wanted: Option<&api::Probe>, period: i32) -> Probe {
-    let default = api::Probe::default();
-    let wanted = wanted.unwrap_or(&default);
-    Probe {
-        http_get: Some(HTTPGetAction {
-            path: Some(path.to_owned()),
-            port: IntOrString::Int(i32::from(HEALTH_PORT)),
-            ..HTTPGetAction::default()
-        }),
-        initial_delay_seconds: wanted.initial_delay_seconds,
-        timeout_seconds: Some(wanted.timeout_seconds.unwrap_or(5)),
-        period_seconds: Some(wanted.period_seconds.unwrap_or(period)),
-        success_threshold: wanted.success_threshold,
-        failure_threshold: Some(wanted.failure_threshold.unwrap_or(3)),
-        ..Probe::default()
+    if context.metrics(node).is_some() {
+        ports.push(port(metrics::PORT_NAME, metrics::PORT));
     }
+    ports
 }
 
 fn resources(wanted: &api::ResourceRequirements) -> ResourceRequirements {
@@ -296,7 +316,7 @@ fn resources(wanted: &api::ResourceRequirements) -> ResourceRequirements {
     }
 }
 
-fn volumes(cluster: &str, node: Node<'_>, pod: &str) -> Vec<Volume> {
+fn volumes(context: &Render<'_>, node: Node<'_>, pod: &str) -> Vec<Volume> {
     let template = &node.pool.template.pod;
     let empty_dir = |name: &str, size_limit: Option<&str>| Volume {
         name: name.to_owned(),
@@ -321,13 +341,14 @@ fn volumes(cluster: &str, node: Node<'_>, pod: &str) -> Vec<Volume> {
         Volume {
             name: "trust".to_owned(),
             secret: Some(SecretVolumeSource {
-                secret_name: Some(trust_secret(cluster)),
+                secret_name: Some(trust_secret(&context.cluster.key.name)),
                 ..SecretVolumeSource::default()
             }),
             ..Volume::default()
         },
     ];
     volumes.extend(node.pool.storage.disks().iter().map(|disk| data_volume(disk, pod, &empty_dir)));
+    volumes.extend(rack(context, node).and_then(Rack::volume));
     volumes.extend(template.volumes.clone());
     volumes
 }

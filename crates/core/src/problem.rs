@@ -259,6 +259,12 @@ pub enum Problem {
         /// What is wrong, and what would be right.
         why: String,
     },
+    /// A file that nodes need and that cannot be made.
+    #[error("{why}; no node is created before that")]
+    File {
+        /// What is wrong, and what would be right.
+        why: String,
+    },
     /// A pool that is not valid, in a cluster that runs.
     #[error("pool '{pool}': {why}")]
     InvalidPool {

@@ -1,6 +1,7 @@
 //! From the resources that users wrote to a [`Cluster`] that can be carried out, or to all that is wrong with them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use karst_api as api;
 
@@ -8,10 +9,15 @@ use crate::cluster::{Cluster, Pool, Roles};
 use crate::departed;
 use crate::ids::NodeId;
 use crate::listeners;
+use crate::logging;
+use crate::metrics;
 use crate::names::{self, ClusterKey, LONGEST_NAME};
 use crate::notice::Notice;
 use crate::pools;
+use crate::probes;
 use crate::problem::Problem;
+use crate::rack;
+use crate::references::Wish;
 use crate::upgrade;
 use crate::versions::{self, KafkaVersion};
 use crate::world::World;
@@ -53,10 +59,17 @@ pub fn resolve(world: &World) -> Resolved {
     resolved.problems.extend(listeners.problems);
     resolved.notices.extend(listeners.notices);
 
+    let rack = rack::resolve(spec, &mut resolved.problems);
+    probes::check(spec, &mut resolved.problems);
+    let files = version.map(|version| Files {
+        logging: or_kept(world, "logging", logging::wanted(world, version.logging), &mut resolved),
+        metrics: metrics::wanted(world).map(|text| or_kept(world, "metrics", text, &mut resolved)),
+    });
+
     let pools = pools::resolve(world, &mut resolved);
     check_cluster(world, &pools, &mut resolved);
-    if let (Some(version), Some(metadata_version), true) =
-        (version, metadata_version, resolved.problems.is_empty())
+    if let (Some(version), Some(metadata_version), Some(files), true) =
+        (version, metadata_version, files, resolved.problems.is_empty())
     {
         let mut cluster = Cluster {
             key: world.key.clone(),
@@ -66,11 +79,37 @@ pub fn resolve(world: &World) -> Resolved {
             listeners: listeners.served,
             pools,
             domain: world.settings.cluster_domain.clone(),
+            logging: files.logging,
+            metrics: files.metrics,
+            rack,
         };
         departed::bring_back(world, &mut cluster, &mut resolved.notices);
         resolved.cluster = Some(cluster);
     }
     resolved
+}
+
+/// The files of nodes that users have a say in.
+struct Files {
+    logging: Wish,
+    metrics: Option<Wish>,
+}
+
+/// A file that cannot be made stops a cluster that does not run yet; one that runs goes on with what it has.
+fn or_kept(
+    world: &World,
+    what: &'static str,
+    wanted: Result<Arc<str>, String>,
+    resolved: &mut Resolved,
+) -> Wish {
+    match wanted {
+        Ok(text) => return Wish::Text(text),
+        Err(why) if world.config_maps.is_empty() && world.pods.is_empty() => {
+            resolved.problems.push(Problem::File { why });
+        }
+        Err(why) => resolved.notices.push(Notice::FileKept { what, why }),
+    }
+    Wish::Kept
 }
 
 /// The image of the version that is run. One that the user names goes with the version that the user names.

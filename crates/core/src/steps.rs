@@ -115,6 +115,8 @@ pub struct Plan {
     pub restarts: Vec<Restart>,
     /// Pods that a pod set's annotation asks to restart: they are marked, then the annotation goes.
     pub marks: Vec<Mark>,
+    /// Pods that are to know which rack they are in.
+    pub racked: Vec<Racked>,
     /// Annotations of the `Kafka` resource that have served their purpose.
     pub forgotten: Vec<&'static str>,
     /// What Kafka is to do.
@@ -157,6 +159,17 @@ pub struct Mark {
     pub pods: Vec<(String, String)>,
 }
 
+/// A pod, and the rack of its machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Racked {
+    /// The pod.
+    pub pod: String,
+    /// Which one.
+    pub uid: String,
+    /// The rack.
+    pub rack: String,
+}
+
 /// What to ask Kafka, and where.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Questions {
@@ -170,6 +183,8 @@ pub struct Questions {
     pub log_dirs_of: BTreeSet<NodeId>,
     /// Where brokers can be asked.
     pub brokers: Vec<String>,
+    /// Read a label of these machines: the machine, then the label.
+    pub machines: BTreeMap<String, String>,
 }
 
 impl Plan {
@@ -210,6 +225,7 @@ impl Questions {
         self.quorum.is_empty()
             && self.partitions_of.is_empty()
             && self.log_dirs_of.is_empty()
+            && self.machines.is_empty()
             && !self.registered
     }
 }

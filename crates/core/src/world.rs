@@ -81,6 +81,8 @@ pub struct ConfigMapView {
     pub digest: Option<Digest>,
     /// How the node formats empty disks.
     pub storage_format: Option<String>,
+    /// Files in it that users asked for: what is to be kept when they can no longer be had.
+    pub files: BTreeMap<String, Arc<str>>,
 }
 
 /// A claim.
@@ -137,6 +139,8 @@ pub struct PodView {
     pub since: Option<Timestamp>,
     /// Why it does not run, when Kubernetes says so.
     pub stuck: Option<String>,
+    /// The machine that it was given to.
+    pub machine: Option<String>,
 }
 
 impl PodView {
@@ -322,7 +326,7 @@ pub struct LogDirView {
     pub partitions: Vec<String>,
 }
 
-/// What Kafka said in this pass.
+/// What Kafka said in this pass, and what else was asked in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
     /// About its quorum.
@@ -333,6 +337,8 @@ pub struct Answers {
     pub registered: Answer<Registered>,
     /// About the directories of brokers that were asked.
     pub log_dirs: BTreeMap<NodeId, Answer<Vec<LogDirView>>>,
+    /// About the label of machines that tells their rack; `None` when they have no such label.
+    pub machines: BTreeMap<String, Answer<Option<String>>>,
 }
 
 impl Answers {
@@ -368,6 +374,7 @@ pub struct RefusedGrowth {
     pub until: Timestamp,
 }
 
+pub use crate::references::Reference;
 pub use crate::secrets::{OperatorIdentity, SecretContent, SecretView};
 
 /// What the operator was told at its start. The same for all clusters.
@@ -427,6 +434,8 @@ pub struct World {
     pub claims: BTreeMap<String, Arc<ClaimView>>,
     /// Its Secrets.
     pub secrets: BTreeMap<String, Arc<SecretView>>,
+    /// ConfigMaps of users that the resource refers to, by name.
+    pub references: BTreeMap<String, Reference>,
     /// What Kafka itself says.
     pub answers: Answers,
     /// What went wrong last, and is worth a pause.

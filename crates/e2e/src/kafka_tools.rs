@@ -102,6 +102,19 @@ impl<'a> ConsoleTools<'a> {
         Ok(ids)
     }
 
+    /// The racks of the brokers that serve, by node.
+    pub async fn racks(&self) -> Result<BTreeMap<i32, String>> {
+        let listing = self.run("kafka-broker-api-versions", &[], "").await?;
+        // host:port (id: 0 rack: a isFenced: false) -> (
+        let rack = |line: &str| {
+            let (_, rest) = line.split_once("(id: ")?;
+            let (id, rest) = rest.split_once(" rack: ")?;
+            let end = rest.find([' ', ')'])?;
+            Some((id.parse().ok()?, rest[..end].to_owned()))
+        };
+        Ok(listing.lines().filter_map(rack).collect())
+    }
+
     /// Lets a user log in with a password.
     pub async fn add_scram_user(&self, user: &str, password: &str) -> Result<()> {
         let credentials = format!("SCRAM-SHA-512=[password={password}]");

@@ -29,6 +29,7 @@ pub enum Phase {
     Starting,
     Formatting,
     AwaitingQuorum,
+    AwaitingRack,
     Running(Arc<ReadinessProbe>),
     ShuttingDown,
 }
@@ -39,6 +40,7 @@ impl Phase {
             Self::Starting => "starting",
             Self::Formatting => "formatting",
             Self::AwaitingQuorum => "waiting for the quorum to have a leader",
+            Self::AwaitingRack => "waiting for the operator to tell the rack",
             Self::Running(_) => "running",
             Self::ShuttingDown => "shutting down",
         }

@@ -48,7 +48,7 @@ impl Paths {
 
 /// The command that runs Kafka. The user's options come after the defaults, and so win over them.
 #[must_use]
-pub fn kafka_command(config: &NodeConfig, paths: &Paths) -> Command {
+pub fn kafka_command(config: &NodeConfig, paths: &Paths, rack: Option<&str>) -> Command {
     let mut command = Command::new(&paths.java);
     if !chooses_collector(&config.jvm_options) {
         command.args(DEFAULT_COLLECTOR);
@@ -60,6 +60,9 @@ pub fn kafka_command(config: &NodeConfig, paths: &Paths) -> Command {
         .args(class_path(&paths.kafka_home))
         .arg(KAFKA)
         .arg(paths.server_config());
+    if let Some(rack) = rack {
+        command.arg("--override").arg(format!("broker.rack={rack}"));
+    }
     command
 }
 
@@ -128,7 +131,7 @@ mod tests {
     #[test]
     fn kafka_gets_its_options_in_an_order_in_which_the_users_win() {
         assert_eq!(
-            arguments(&kafka_command(&config(), &paths())),
+            arguments(&kafka_command(&config(), &paths(), None)),
             [
                 "-XX:+UseG1GC",
                 "-XX:MaxGCPauseMillis=20",
@@ -149,9 +152,16 @@ mod tests {
     }
 
     #[test]
+    fn a_rack_comes_after_the_settings_it_is_added_to() {
+        let arguments = arguments(&kafka_command(&config(), &paths(), Some("zone-a")));
+        let end = &arguments[arguments.len() - 3..];
+        assert_eq!(end, ["/config/server.config", "--override", "broker.rack=zone-a"]);
+    }
+
+    #[test]
     fn a_collector_that_the_user_chose_stands_alone() {
         let config = NodeConfig { jvm_options: vec!["-XX:+UseZGC".to_owned()], ..config() };
-        let arguments = arguments(&kafka_command(&config, &paths()));
+        let arguments = arguments(&kafka_command(&config, &paths(), None));
         assert!(arguments.contains(&"-XX:+UseZGC".to_owned()));
         assert!(!arguments.iter().any(|argument| argument.contains("G1") || argument.contains("Initiating")));
     }
@@ -159,7 +169,7 @@ mod tests {
     #[test]
     fn kafka_3_9_is_given_log4j_properties_as_a_url() {
         let config = NodeConfig { logging: Logging { log4j2: false, log4j: true }, ..config() };
-        let arguments = arguments(&kafka_command(&config, &paths()));
+        let arguments = arguments(&kafka_command(&config, &paths(), None));
         assert!(arguments.contains(&"-Dlog4j.configuration=file:/config/log4j.properties".to_owned()));
         assert!(!arguments.iter().any(|argument| argument.contains("log4j2")));
     }

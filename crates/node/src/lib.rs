@@ -18,6 +18,7 @@ pub mod line;
 pub mod listeners;
 pub mod meta;
 pub mod properties;
+pub mod rack;
 pub mod ready;
 pub mod run;
 pub mod storage;

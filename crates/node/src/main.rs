@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Args, Parser, Subcommand};
-use karst_node::install::install;
+use karst_node::install::{install, install_agent};
 use karst_node::jvm::Paths;
+use karst_node::rack::RackSource;
 use karst_node::run::{Options, run};
 use tracing::{error, level_filters::LevelFilter};
 
@@ -23,7 +24,15 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Copy this executable to where the Kafka container will run it from.
-    Install { path: PathBuf },
+    Install {
+        path: PathBuf,
+        /// Where to put the agent that serves Kafka's metrics, if it is needed.
+        #[arg(long)]
+        agent: Option<PathBuf>,
+        /// Where the agent is in this image.
+        #[arg(long, env = "KARST_AGENT", default_value = "/jmx_prometheus_javaagent.jar")]
+        agent_from: PathBuf,
+    },
     /// Run Kafka to its end, and exit as it did.
     Run(RunArgs),
 }
@@ -45,6 +54,12 @@ struct RunArgs {
     /// The address that answers /live and /ready.
     #[arg(long, env = "KARST_HTTP", default_value = "0.0.0.0:8080")]
     http: SocketAddr,
+    /// A file with the rack of this broker, which is empty until the operator knows it.
+    #[arg(long, conflicts_with = "rack_variable")]
+    rack_file: Option<PathBuf>,
+    /// The environment variable with the rack of this broker.
+    #[arg(long)]
+    rack_variable: Option<String>,
 }
 
 impl RunArgs {
@@ -57,6 +72,7 @@ impl RunArgs {
                 logs_dir: self.logs_dir,
             },
             http: self.http,
+            rack: self.rack_file.map(RackSource::File).or(self.rack_variable.map(RackSource::Variable)),
             began,
         }
     }
@@ -66,7 +82,10 @@ fn main() -> ExitCode {
     let began = Instant::now();
     tracing_subscriber::fmt().with_max_level(LevelFilter::INFO).with_target(false).with_ansi(false).init();
     let result = match Cli::parse().command {
-        Command::Install { path } => install(&path).map(|()| ExitCode::SUCCESS).map_err(Into::into),
+        Command::Install { path, agent, agent_from } => install(&path)
+            .and_then(|()| agent.map_or(Ok(()), |agent| install_agent(&agent_from, &agent)))
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(Into::into),
         Command::Run(arguments) => run_to_the_end(&arguments.into_options(began)),
     };
     result.unwrap_or_else(|error| {

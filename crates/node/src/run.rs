@@ -17,6 +17,7 @@ use crate::format::{Decision, Formatting, QuorumOption, Refusal, decide, has_dir
 use crate::founding;
 use crate::health::{self, Phase};
 use crate::jvm::{self, Paths};
+use crate::rack::{RackError, RackSource};
 use crate::ready::ReadinessProbe;
 use crate::storage;
 use crate::supervise::{Ending, Supervisor};
@@ -26,6 +27,8 @@ use crate::supervise::{Ending, Supervisor};
 pub struct Options {
     pub paths: Paths,
     pub http: SocketAddr,
+    /// Where the node learns its rack, if it has one.
+    pub rack: Option<RackSource>,
     /// When the process began, for the line that tells how long Kafka was kept waiting.
     pub began: Instant,
 }
@@ -39,6 +42,8 @@ pub enum RunError {
     Listen { address: SocketAddr, source: io::Error },
     #[error("the node's configuration in {} cannot be used: {source}", dir.display())]
     Config { dir: PathBuf, source: ConfigError },
+    #[error("Kafka is not started: {0}")]
+    Rack(#[from] RackError),
     #[error("Kafka is not started, and nothing on its disks was changed:{}", one_per_line(.0))]
     Refused(Vec<Refusal>),
     #[error("cannot run {}: {source}; is it the Kafka image, with Java on the PATH?", java.display())]
@@ -69,6 +74,14 @@ enum Prepared {
     Stopped(Ending),
 }
 
+/// What became of the question where the node stands.
+enum Racked {
+    /// It is known, or does not matter.
+    Known(Option<String>),
+    /// A signal asked to stop meanwhile.
+    Stopped(Ending),
+}
+
 /// Runs Kafka to its end.
 ///
 /// # Errors
@@ -82,9 +95,12 @@ pub async fn run(options: &Options) -> Result<Ending, RunError> {
 
     let config = read_config(&options.paths)?;
     let node = Node { config: &config, options, phase: &phase };
-    match node.prepare_storage(&mut supervisor).await? {
-        Prepared::Ready => node.run_kafka(&mut supervisor).await,
-        Prepared::Stopped(ending) => Ok(ending),
+    if let Prepared::Stopped(ending) = node.prepare_storage(&mut supervisor).await? {
+        return Ok(ending);
+    }
+    match node.await_rack(&mut supervisor).await? {
+        Racked::Known(rack) => node.run_kafka(&mut supervisor, rack.as_deref()).await,
+        Racked::Stopped(ending) => Ok(ending),
     }
 }
 
@@ -185,6 +201,19 @@ impl Node<'_> {
         }
     }
 
+    /// A broker whose rack is not known yet does not start: it would register without one.
+    async fn await_rack(&self, supervisor: &mut Supervisor) -> Result<Racked, RunError> {
+        let Some(source) = &self.options.rack else { return Ok(Racked::Known(None)) };
+        self.phase.send_replace(Phase::AwaitingRack);
+        tokio::select! {
+            rack = source.read() => Ok(Racked::Known(Some(rack?))),
+            ending = supervisor.stop_asked() => {
+                self.phase.send_replace(Phase::ShuttingDown);
+                Ok(Racked::Stopped(ending))
+            }
+        }
+    }
+
     /// The tool skips what it cannot read and reports success all the same; Kafka would start with fewer disks.
     fn verify_formatted(&self, quorum: &QuorumOption) -> Result<(), RunError> {
         match decide(self.config, &storage::inspect_all(&self.config.log_dirs)) {
@@ -203,8 +232,8 @@ impl Node<'_> {
         }
     }
 
-    async fn run_kafka(&self, supervisor: &mut Supervisor) -> Result<Ending, RunError> {
-        let mut command = jvm::kafka_command(self.config, &self.options.paths);
+    async fn run_kafka(&self, supervisor: &mut Supervisor, rack: Option<&str>) -> Result<Ending, RunError> {
+        let mut command = jvm::kafka_command(self.config, &self.options.paths, rack);
         info!("starting Kafka, {} ms after the container's start", self.options.began.elapsed().as_millis());
         self.phase.send_replace(Phase::Running(Arc::new(ReadinessProbe::new(self.config))));
         let ending = supervisor

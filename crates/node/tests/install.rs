@@ -45,3 +45,24 @@ fn a_missing_volume_is_named() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains(&target.display().to_string()) && text.contains("mounted"), "{text}");
 }
+
+#[test]
+fn the_agent_for_metrics_comes_along_when_it_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (launcher, agent) = (dir.path().join("karst-node"), dir.path().join("agent.jar"));
+    let install = |from: &Path| {
+        let mut command = Command::new(LAUNCHER);
+        command.arg("install").arg(&launcher).arg("--agent").arg(&agent).env("KARST_AGENT", from);
+        command.output().unwrap()
+    };
+    let missing = install(&dir.path().join("missing.jar"));
+    assert_eq!(missing.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&missing.stdout);
+    assert!(text.contains("missing.jar") && text.contains("image of the operator"), "{text}");
+
+    let from = dir.path().join("from.jar");
+    fs::write(&from, "classes").unwrap();
+    assert!(install(&from).status.success());
+    assert_eq!(fs::read_to_string(&agent).unwrap(), "classes");
+    assert_eq!(fs::metadata(&agent).unwrap().permissions().mode() & 0o777, 0o644);
+}

@@ -298,3 +298,48 @@ fn a_controller_never_loses_what_it_voted_for() {
         assert!(old.join("quorum-state").exists(), "{roles}");
     }
 }
+
+#[test]
+fn a_broker_waits_until_its_rack_is_known() {
+    let node = TestNode::new(WELL_BEHAVED).formatted();
+    node.write("rack", "");
+    let mut launched = node.launch_with(|command| command.arg("--rack-file").arg(node.path("rack")));
+    eventually("the launcher waits", || {
+        launched.get("/live").1 == "waiting for the operator to tell the rack"
+    });
+    assert_eq!(launched.get("/ready").0, 503);
+    assert_eq!(node.java_calls(), [""; 0]);
+    node.write("rack", "zone-a");
+    assert_eq!(launched.exit_code(), 0);
+    assert!(node.java_calls()[0].ends_with(" --override broker.rack=zone-a"), "{:?}", node.java_calls());
+}
+
+#[test]
+fn a_broker_that_waits_for_its_rack_can_be_stopped() {
+    let node = TestNode::new(WELL_BEHAVED).formatted();
+    let mut launched = node.launch_with(|command| command.arg("--rack-file").arg(node.path("none")));
+    eventually("the launcher waits", || {
+        launched.get("/live").1 == "waiting for the operator to tell the rack"
+    });
+    launched.signal(Signal::SIGTERM);
+    assert_eq!(launched.exit_code(), 143);
+    assert_eq!(node.java_calls(), [""; 0]);
+}
+
+#[test]
+fn a_rack_from_a_variable_is_there_or_is_named() {
+    let node = TestNode::new(WELL_BEHAVED).formatted();
+    let mut launched =
+        node.launch_with(|command| command.args(["--rack-variable", "ROW"]).env("ROW", "row-7"));
+    assert_eq!(launched.exit_code(), 0);
+    assert!(node.java_calls()[0].ends_with(" --override broker.rack=row-7"), "{:?}", node.java_calls());
+
+    for (value, part) in [(None, "the environment variable ROW"), (Some("a=b"), "the rack is \"a=b\"")] {
+        let mut launched = node.launch_with(|command| {
+            let command = command.args(["--rack-variable", "ROW"]).env_remove("ROW");
+            if let Some(value) = value { command.env("ROW", value) } else { command }
+        });
+        assert_eq!(launched.exit_code(), 1);
+        assert!(node.read("output").contains(part), "{}", node.read("output"));
+    }
+}

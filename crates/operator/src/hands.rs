@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 
 use crate::failure::{DEADLINE, Failure};
 use crate::index::{Index, Indexed};
+use crate::keys;
 use crate::lease::Leadership;
 use crate::queue::Queue;
 use crate::views::{
@@ -55,7 +56,7 @@ impl std::fmt::Debug for Hands {
 
 impl Hands {
     /// One call, with a deadline, and only as the leader.
-    async fn call<T>(
+    pub(crate) async fn call<T>(
         &self,
         what: &str,
         call: impl Future<Output = Result<T, kube::Error>>,
@@ -70,11 +71,11 @@ impl Hands {
         }
     }
 
-    fn api<K: Indexed>(&self, namespace: &str) -> Api<K> {
+    pub(crate) fn api<K: Indexed>(&self, namespace: &str) -> Api<K> {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    fn learn<K: Indexed>(&self, object: K) {
+    pub(crate) fn learn<K: Indexed>(&self, object: K) {
         self.queue.push(self.index.insert(object));
     }
 
@@ -151,7 +152,7 @@ impl Hands {
     }
 
     async fn write_certificates(&self, world: &World, issue: &Issue) -> Result<(), Failure> {
-        let made = issue.make(world.now);
+        let made = keys::make(issue, world.now).await;
         let made = made.map_err(|source| Failure::Certificate { what: issue.to_string(), source })?;
         for write in made {
             let secret = secret_object(world, issue.pool(), write);

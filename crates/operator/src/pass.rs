@@ -14,6 +14,7 @@ use karst_core::notice::IDS_IGNORED;
 use karst_core::plan::{self, Deed, Fact, Plan, Protection};
 use karst_core::podset;
 use karst_core::pools;
+use karst_core::references;
 use karst_core::rolling::Restart;
 use karst_core::status::Progress;
 use karst_core::world::{Answers, Settings, World};
@@ -28,6 +29,7 @@ use crate::growths::Growths;
 use crate::hands::Hands;
 use crate::index::Snapshot;
 use crate::queue::Outcome;
+use crate::references::References;
 use crate::slots::Slots;
 use crate::troubles::Troubles;
 
@@ -37,6 +39,8 @@ const ROUNDS: usize = 8;
 /// How soon to look again when the world changed under a decision.
 const CHANGED: Duration = Duration::from_millis(100);
 
+/// How soon to look again whether ConfigMaps that a cluster refers to were read.
+const UNREAD: Duration = Duration::from_secs(5);
 /// How soon to look again whether other clusters are done with their restarts.
 const SLOT: Duration = Duration::from_secs(2);
 /// What became of a claim that was to grow.
@@ -52,6 +56,7 @@ enum Grown {
 pub(crate) struct Passes {
     pub(crate) hands: Hands,
     pub(crate) events: Events,
+    pub(crate) references: References,
     pub(crate) clients: Clients,
     pub(crate) slots: Slots,
     pub(crate) terms: Arc<Terms>,
@@ -73,12 +78,18 @@ impl Passes {
                 self.clients.forget(key);
                 self.slots.release(key);
                 self.terms.forget(key);
+                self.references.forget(key);
                 self.troubles.forget(key);
                 self.growths.forget_cluster(key);
                 return self.pools_without_kafka(key, &snapshot).await;
             };
             let Some(entropy) = entropy() else { return Outcome::Failed };
-            let world = self.world(key, kafka, snapshot, answers.clone(), entropy);
+            let Some(references) = self.references.of(key, &references::config_maps(&kafka)) else {
+                // They are being looked for, and bring us back.
+                return Outcome::Done { look_again: Some(UNREAD) };
+            };
+            let mut world = self.world(key, kafka, snapshot, answers.clone(), entropy);
+            world.references = references;
             let plan = match plan::plan(&world) {
                 Ok(plan) => plan,
                 Err(error) => {
@@ -94,7 +105,9 @@ impl Passes {
                 continue;
             }
             if !plan.questions.is_empty() {
-                ask::ask(&self.clients, &self.terms, &world, &plan.questions, &mut answers).await;
+                let asked = ask::ask(&self.clients, &self.terms, &world, &plan.questions, &mut answers);
+                let (machines, ()) = futures::join!(self.hands.racks(&plan.questions.machines), asked);
+                answers.machines.extend(machines);
                 continue;
             }
             if plan.facts.is_empty() {
@@ -137,6 +150,7 @@ impl Passes {
             policies: snapshot.policies,
             claims: snapshot.claims,
             secrets: snapshot.secrets,
+            references: BTreeMap::new(),
             answers,
             troubles: self.troubles.of(key),
             refused_growth: self.growths.refused(key),
@@ -196,6 +210,9 @@ impl Passes {
         failures.extend(self.protect(key, &world.pools, &plan.protections).await);
         for mark in &plan.marks {
             failures.extend(self.hands.mark(key, mark).await.err());
+        }
+        for racked in &plan.racked {
+            failures.extend(self.hands.tell_rack(key, racked).await.err());
         }
         let mut look_again = plan.look_again;
         if plan.restarts.is_empty() {

@@ -23,6 +23,7 @@ use crate::lease::{Election, Leadership};
 use crate::metrics::Metrics;
 use crate::pass::Passes;
 use crate::queue::{Outcome, Queue, Work};
+use crate::references::References;
 use crate::settings::Settings;
 use crate::slots::Slots;
 use crate::troubles::Troubles;
@@ -87,6 +88,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
             queue: Arc::clone(&queue),
             leadership: Arc::clone(&leadership),
         },
+        references: References::new(client.clone(), Arc::clone(&queue)),
         events: Events::new(client, identity),
         clients: Clients::default(),
         slots: Slots::default(),

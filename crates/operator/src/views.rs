@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::digest::Digest;
 use karst_core::names::REVISION_ANNOTATION;
-use karst_core::objects::{config_digest, service_digest};
+use karst_core::objects::{self, config_digest, service_digest};
 use karst_core::world::{
     ClaimView, ConfigMapView, Meta, PlainView, PodSetView, PodView, SecretView, ServiceAccountView,
     ServiceView, WantedPod,
@@ -27,6 +27,8 @@ use kube::Resource;
 use kube::core::NamespaceResourceScope;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+
+use crate::texts;
 
 /// Something that is watched, with the view that is kept of it.
 pub(crate) trait Watched:
@@ -138,6 +140,10 @@ impl Watched for ConfigMapWire {
             meta: meta(self.metadata),
             storage_format: self.data.as_ref().and_then(|data| data.get("storage.format")).cloned(),
             digest: config_digest(self.data.as_ref()).ok(),
+            files: objects::files(self.data.as_ref())
+                .into_iter()
+                .map(|(entry, text)| (entry, texts::shared(&text)))
+                .collect(),
         }
     }
 }
@@ -222,7 +228,14 @@ fn wanted_pod(pod: &serde_json::Value) -> Option<(String, WantedPod)> {
 #[resource(inherit = "Pod")]
 pub(crate) struct PodWire {
     metadata: ObjectMeta,
+    spec: Option<PodSpecWire>,
     status: Option<PodStatusWire>,
+}
+
+#[derive(Deserialize, Clone, Debug)]
+#[serde(rename_all = "camelCase")]
+struct PodSpecWire {
+    node_name: Option<String>,
 }
 
 #[derive(Deserialize, Clone, Debug, Default)]
@@ -265,6 +278,7 @@ impl Watched for PodWire {
             stuck: (!ready).then(|| stuck(&status)).flatten(),
             phase: status.phase.unwrap_or_default(),
             ready,
+            machine: self.spec.and_then(|spec| spec.node_name),
         }
     }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use karst_core::digest::Digest;
-use karst_core::objects::{Object, config_digest, service_digest};
+use karst_core::objects::{self, Object, config_digest, service_digest};
 use karst_core::world::{
     ClaimView, ConfigMapView, Meta, PlainView, PodSetView, PodView, SecretView, ServiceAccountView,
     ServiceView, WantedPod,
@@ -504,8 +504,9 @@ impl ApiServer {
                 let data = map.data.unwrap_or_default();
                 let digest = config_digest(Some(&data)).ok();
                 let storage_format = data.get("storage.format").cloned();
+                let files = objects::files(Some(&data));
                 self.settings.insert(name, Arc::new(data));
-                Item::ConfigMap(Arc::new(ConfigMapView { meta, digest, storage_format }))
+                Item::ConfigMap(Arc::new(ConfigMapView { meta, digest, storage_format, files }))
             }
             Object::Budget(budget) => {
                 Item::Budget(Arc::new(PlainView { meta, digest: Digest::of(&budget.spec).ok() }))
@@ -601,7 +602,8 @@ impl ApiServer {
         let claim = volumes.iter().find_map(|one| one["persistentVolumeClaim"]["claimName"].as_str());
         self.volumes.insert(meta.uid.clone(), claim.map(str::to_owned));
         let since = Some(self.timestamp());
-        let view = PodView { meta, phase: "Pending".to_owned(), ready: false, since, stuck: None };
+        let view =
+            PodView { meta, phase: "Pending".to_owned(), ready: false, since, stuck: None, machine: None };
         Ok(self.put(Item::Pod(Arc::new(view))))
     }
 

@@ -261,6 +261,7 @@ impl Operator {
             policies: BTreeMap::new(),
             claims: BTreeMap::new(),
             secrets: BTreeMap::new(),
+            references: BTreeMap::new(),
             answers,
             troubles: self.troubles.iter().map(|(trouble, _)| trouble.clone()).collect(),
             refused_growth: BTreeMap::new(),

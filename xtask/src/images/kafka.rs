@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::archive::Image;
 use super::base;
 use super::layer::{Files, Layer};
+use super::maven;
 use crate::cache::{Cache, Entry};
 use crate::command;
 use crate::hash::Hasher;
@@ -19,7 +20,6 @@ pub(crate) const USUAL: &[&str] = &["3.9.1", "4.1.1"];
 /// One version of each line that Karst runs: what an upgrade passes through.
 pub(crate) const EVERY_LINE: &[&str] = &["3.9.1", "4.0.2", "4.1.1", "4.2.1", "4.3.1"];
 
-const COPY_JARS: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 const RUN_CLASS: &str = include_str!("../../../local/kafka/kafka-run-class.sh");
 const LOG4J2: &str = include_str!("../../../local/kafka/tools-log4j2.properties");
 const LOG4J: &str = include_str!("../../../local/kafka/tools-log4j.properties");
@@ -89,18 +89,10 @@ fn jars(cache: &Cache, version: &str) -> Result<PathBuf> {
         doing: &format!("Fetching Kafka {version} with Maven (about a minute, once)"),
     };
     cache.get(entry, |place| {
-        if !command::exists("mvn") {
-            bail!(
-                "Maven is needed to fetch Kafka and is not on the PATH: install Maven and Java 17 or newer"
-            );
-        }
         let file = place.join("pom.xml");
         fs::write(&file, &project)?;
-        let mut maven = Command::new("mvn");
-        maven
-            .args(["--batch-mode", "--quiet", "--file"])
-            .arg(&file)
-            .args([COPY_JARS, "-DincludeScope=runtime"]);
+        let mut maven = maven::plugin("copy-dependencies")?;
+        maven.arg("--file").arg(&file).arg("-DincludeScope=runtime");
         maven.arg(format!("-DoutputDirectory={}", place.join("libs").display()));
         command::run(&mut maven).with_context(|| format!("Kafka {version} cannot be fetched"))
     })

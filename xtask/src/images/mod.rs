@@ -5,6 +5,7 @@ pub(crate) mod archive;
 pub(crate) mod base;
 pub(crate) mod kafka;
 pub(crate) mod layer;
+mod maven;
 pub(crate) mod operator;
 
 use std::collections::BTreeMap;

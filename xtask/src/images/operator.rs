@@ -1,4 +1,4 @@
-//! The operator's image: two static programs and nothing else.
+//! The operator's image: two static programs, and the agent by which Kafka's JVM serves metrics.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,9 +8,15 @@ use serde_json::json;
 
 use super::archive::Image;
 use super::layer::Layer;
+use super::maven;
+use crate::cache::{Cache, Entry};
+use crate::hash::{self, Hasher};
 use crate::{command, paths};
 
 const PROGRAMS: [&str; 2] = ["karst-operator", "karst-node"];
+
+/// Where Maven finds the agent for metrics.
+const AGENT: (&str, &str, &str) = ("io.prometheus.jmx", "jmx_prometheus_javaagent", "1.0.1");
 
 /// The C library is linked in, so the programs run on an empty base and in any Kafka image.
 const STATIC: &str = "-C target-feature=+crt-static";
@@ -39,15 +45,34 @@ pub(crate) fn compile() -> Result<PathBuf> {
     Ok(directory.join(target).join(PROFILE))
 }
 
-pub(crate) fn image(programs: &Path) -> Result<Image> {
+pub(crate) fn image(cache: &Cache, programs: &Path) -> Result<Image> {
     let layer = Layer::pack(&programs.join("layer.tar"), |files| {
         PROGRAMS.iter().try_for_each(|program| files.program(program, &programs.join(program)))
     })?;
     Ok(Image {
         reference: reference(),
-        layers: vec![layer],
+        // The agent changes once a year, the programs every hour.
+        layers: vec![agent(cache)?, layer],
         config: json!({ "Entrypoint": ["/karst-operator"], "User": "1000:1000" }),
     })
+}
+
+/// The JMX exporter of the Prometheus project (Apache-2.0), as the package registry has it.
+fn agent(cache: &Cache) -> Result<Layer> {
+    let (group, artifact, version) = AGENT;
+    let entry = Entry {
+        name: &format!("jmx-exporter-{version}"),
+        key: Hasher::default().part(group).part(artifact).part(version),
+        doing: &format!("Fetching the JMX exporter {version} with Maven"),
+    };
+    let place = maven::copy(cache, entry, &format!("{group}:{artifact}:{version}"))?;
+    let jar = place.join(format!("{artifact}-{version}.jar"));
+    let entry = Entry {
+        name: &format!("jmx-exporter-layer-{version}"),
+        key: Hasher::default().part(hash::of_file(&jar)?),
+        doing: "Packing the JMX exporter",
+    };
+    Layer::cached(cache, entry, |files| files.data("jmx_prometheus_javaagent.jar", &jar))
 }
 
 fn target() -> Result<&'static str> {

@@ -8,7 +8,9 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::jiff::Timestamp;
-use karst_certs::{Authority, Decision, Error, Issuer, Kind, Leaf, Reason, Request, Secret, SecretWrite};
+use karst_certs::{
+    Authority, Decision, Error, Issuer, KeyAlgorithm, Kind, Leaf, Reason, Request, Secret, SecretWrite,
+};
 
 use super::{KINDS, settings, spec};
 use crate::names::{
@@ -19,7 +21,7 @@ use crate::objects;
 use crate::world::{SecretContent, World};
 
 /// Something that needs a key, or goes into a Secret as a whole.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Issue {
     /// A step in the life of an authority.
     Authority {
@@ -102,6 +104,18 @@ impl Issue {
                 Ok(vec![SecretWrite { name: secret.clone(), content }])
             }
         }
+    }
+
+    /// Does it take longer than a moment? So does every key that is not made of a curve.
+    pub fn takes_long(&self) -> bool {
+        let algorithm = match self {
+            Self::Authority { authority, decision: Decision::Create | Decision::Replace(_) } => {
+                authority.algorithm()
+            }
+            Self::Leaf { request, .. } => request.algorithm,
+            _ => KeyAlgorithm::EcdsaP256,
+        };
+        algorithm != KeyAlgorithm::EcdsaP256
     }
 
     /// Is it worth an event: does it change what others trust, after the cluster was made?

@@ -12,6 +12,7 @@ use super::{Metadata, free_form};
 use crate::names::{LONGEST_NAME, is_host_label};
 use crate::problem::Problem;
 use crate::quantity::Quantity;
+use crate::rack;
 
 /// What an additional volume can be. A volume that reaches into the machine is not among them.
 const SOURCES: [&str; 6] = ["secret", "configMap", "emptyDir", "persistentVolumeClaim", "csi", "image"];
@@ -145,7 +146,7 @@ fn name_problem(field: String, name: &str, is_new: bool) -> Option<Problem> {
 /// Disks are called `data` or `data-0`, `data-1` and so on, however many the pool has now or will have.
 fn is_of_karst(name: &str) -> bool {
     let disk = name.strip_prefix("data-").is_some_and(|id| id.parse::<u32>().is_ok());
-    disk || ["karst", "tmp", "config", "certificate", "trust", "data"].contains(&name)
+    disk || ["karst", "tmp", "config", "certificate", "trust", "data", rack::VOLUME].contains(&name)
 }
 
 #[cfg(test)]
@@ -181,7 +182,7 @@ mod tests {
 
     #[test]
     fn names_of_the_nodes_own_volumes_are_taken() {
-        for name in ["karst", "tmp", "config", "certificate", "trust", "data", "data-0", "data-17"] {
+        for name in ["karst", "tmp", "config", "certificate", "trust", "pod", "data", "data-0", "data-17"] {
             let (_, problems) = read(json!({"volumes": [{"name": name, "emptyDir": {}}]}));
             assert_eq!(problems.len(), 1, "{problems:?}");
             let start = format!("spec.template.pod.volumes[0].name is '{name}', the name of a volume");

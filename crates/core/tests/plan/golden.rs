@@ -86,3 +86,13 @@ fn kafka_3_9_is_rendered_as_before() {
 fn templates_are_rendered_as_before() {
     check("templates", include_str!("../../../../deploy/examples/templates.yaml"));
 }
+
+#[test]
+fn a_cluster_with_metrics_and_levels_is_rendered_as_before() {
+    check("monitored", include_str!("../../../../deploy/examples/monitored.yaml"));
+}
+
+#[test]
+fn a_cluster_with_racks_is_rendered_as_before() {
+    check("racks", include_str!("../../../../deploy/examples/racks.yaml"));
+}

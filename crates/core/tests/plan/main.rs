@@ -3,6 +3,7 @@
 
 mod support;
 
+mod around;
 mod certificates;
 mod creation;
 mod golden;

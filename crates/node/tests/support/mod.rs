@@ -97,18 +97,23 @@ impl TestNode {
     }
 
     pub(crate) fn launch(&self) -> Launched<'_> {
+        self.launch_with(|command| command)
+    }
+
+    /// The launcher, with more on its command line or around it.
+    pub(crate) fn launch_with(&self, add: impl FnOnce(&mut Command) -> &mut Command) -> Launched<'_> {
         let output = File::create(self.path("output")).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_karst-node"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_karst-node"));
+        command
             .args(["run", "--http", "127.0.0.1:0"])
             .arg("--config-dir")
             .arg(self.path("config"))
             .arg("--java")
             .arg(self.path("java"))
             .stdout(output.try_clone().unwrap())
-            .stderr(output)
-            .spawn()
-            .unwrap();
-        Launched { node: self, child }
+            .stderr(output);
+        add(&mut command);
+        Launched { node: self, child: command.spawn().unwrap() }
     }
 
     /// Runs the launcher to its end; its exit code and all that was printed.

@@ -14,23 +14,25 @@ use karst_core::certificates::{Issue, secret_object};
 use karst_core::digest::Digest;
 use karst_core::ids::{DirectoryId, Entropy, NodeId};
 use karst_core::membership::{Change, Voter};
-use karst_core::names::{ClusterKey, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
+use karst_core::names::{ClusterKey, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, RACK_ANNOTATION};
 use karst_core::objects::{Object, config_digest, service_digest};
 use karst_core::plan::{Deed, Fact, Plan, Protection, Removal, plan};
 use karst_core::quorum::InitialControllers;
 use karst_core::world::{
     Answer, Answers, ClaimView, ConfigMapView, LogDirView, Meta, PartitionView, Partitions, PlainView,
-    PodSetView, PodView, QuorumView, Registered, RegisteredBroker, Replica, SecretView, ServiceAccountView,
-    ServiceView, Settings, Trouble, WantedPod, World,
+    PodSetView, PodView, QuorumView, Reference, Registered, RegisteredBroker, Replica, SecretView,
+    ServiceAccountView, ServiceView, Settings, Trouble, WantedPod, World,
 };
 use serde_json::Value;
 
 pub(crate) const NAMESPACE: &str = "myproject";
+/// Where all pods run.
+pub(crate) const MACHINE: &str = "machine-1";
 
 /// The resources of a file of YAML documents, as a world in which nothing was done yet.
 pub(crate) fn world(yaml: &str) -> World {
     let mut kafka = None;
-    let mut pools = BTreeMap::new();
+    let (mut pools, mut references) = (BTreeMap::new(), BTreeMap::new());
     for document in yaml.split("\n---\n").filter(|document| !document.trim().is_empty()) {
         let value: Value = serde_saphyr::from_str(document).expect(document);
         match value["kind"].as_str() {
@@ -39,6 +41,12 @@ pub(crate) fn world(yaml: &str) -> World {
                 let mut pool: api::KafkaNodePool = serde_json::from_value(value).expect(document);
                 fill(&mut pool.metadata, "pool");
                 pools.insert(pool.metadata.name.clone().unwrap(), Arc::new(pool));
+            }
+            Some("ConfigMap") => {
+                let data: BTreeMap<String, String> = serde_json::from_value(value["data"].clone()).unwrap();
+                let entries = data.into_iter().map(|(key, text)| (key, Arc::from(text))).collect();
+                let name = value["metadata"]["name"].as_str().unwrap().to_owned();
+                references.insert(name, Reference::Found(entries));
             }
             other => panic!("unexpected kind {other:?}"),
         }
@@ -59,6 +67,7 @@ pub(crate) fn world(yaml: &str) -> World {
         policies: BTreeMap::new(),
         claims: BTreeMap::new(),
         secrets: BTreeMap::new(),
+        references,
         answers: Answers::default(),
         troubles: Vec::new(),
         refused_growth: BTreeMap::new(),
@@ -175,6 +184,10 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
         let set = Arc::make_mut(world.pod_sets.get_mut(&mark.pod_set).expect("a pod set"));
         set.meta.annotations.remove(&key);
     }
+    for racked in &plan.racked {
+        let pod = Arc::make_mut(world.pods.get_mut(&racked.pod).expect("a pod"));
+        pod.meta.annotations.insert(RACK_ANNOTATION.into(), racked.rack.clone());
+    }
     for annotation in &plan.forgotten {
         let kafka = Arc::make_mut(&mut world.kafka);
         kafka.metadata.annotations.as_mut().and_then(|all| all.remove(*annotation));
@@ -288,8 +301,9 @@ fn write_object(world: &mut World, object: Object) {
         }
         Object::ConfigMap(map) => {
             let digest = config_digest(map.data.as_ref()).ok();
+            let files = karst_core::objects::files(map.data.as_ref());
             let storage_format = map.data.unwrap().get("storage.format").cloned();
-            world.config_maps.insert(name, Arc::new(ConfigMapView { meta, digest, storage_format }));
+            world.config_maps.insert(name, Arc::new(ConfigMapView { meta, digest, storage_format, files }));
         }
         Object::Budget(budget) => {
             let digest = Digest::of(&budget.spec).ok();
@@ -346,7 +360,14 @@ pub(crate) fn run_pods(world: &mut World, ready: bool) {
             .pods
             .get(&name)
             .map_or_else(|| Meta { uid: new_uid(), ..meta(&metadata) }, |pod| pod.meta.clone());
-        let view = PodView { meta: running, phase: "Running".into(), ready, since: None, stuck: None };
+        let view = PodView {
+            meta: running,
+            phase: "Running".into(),
+            ready,
+            since: None,
+            stuck: None,
+            machine: Some(MACHINE.into()),
+        };
         world.pods.insert(name, Arc::new(view));
     }
 }
@@ -379,6 +400,8 @@ pub(crate) struct Kafka {
     pub(crate) fenced_known: bool,
     /// Directories of brokers in which there is something.
     pub(crate) log_dirs: BTreeMap<NodeId, Vec<LogDirView>>,
+    /// What the machine's label says.
+    pub(crate) rack: Answer<Option<String>>,
 }
 
 impl Default for Kafka {
@@ -392,6 +415,7 @@ impl Default for Kafka {
             level: 27,
             fenced_known: true,
             log_dirs: BTreeMap::new(),
+            rack: Answer::Known(Some("zone-a".into())),
         }
     }
 }
@@ -544,6 +568,9 @@ pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[Partition
             let dirs = kafka.log_dirs.get(node).cloned().unwrap_or_default();
             world.answers.log_dirs.insert(*node, Answer::Known(dirs));
         }
+        for machine in plan.questions.machines.keys() {
+            world.answers.machines.insert(machine.clone(), kafka.rack.clone());
+        }
         return true;
     }
     world.answers = Answers::default();
@@ -583,6 +610,7 @@ pub(crate) fn is_quiet(plan: &Plan) -> bool {
         && plan.questions.is_empty()
         && plan.restarts.is_empty()
         && plan.marks.is_empty()
+        && plan.racked.is_empty()
         && plan.deeds.is_empty()
         && plan.forgotten.is_empty()
 }
