@@ -47,6 +47,10 @@ pub const MANUAL_ROLL_ANNOTATION: &str = "strimzi.io/manual-rolling-update";
 pub const DELETE_POD_AND_CLAIM_ANNOTATION: &str = "strimzi.io/delete-pod-and-pvc";
 /// The pods of the controllers that a node knew when it started.
 pub const QUORUM_PODS_ANNOTATION: &str = "karst.io/quorum-pods";
+/// On a pod: the settings that it started with, of those that can change while it runs, as JSON.
+pub const STARTED_WITH_ANNOTATION: &str = "karst.io/started-with";
+/// On the headless service: the settings that Kafka was told while it ran, as names.
+pub const SETTINGS_IN_KAFKA_ANNOTATION: &str = "karst.io/settings-in-kafka";
 /// Asks for a static quorum to become a dynamic one.
 pub const MIGRATION_ANNOTATION: &str = "strimzi.io/kraft-quorum-migration";
 /// How many brokers that share no partition may restart at once.

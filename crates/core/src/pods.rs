@@ -19,9 +19,10 @@ use crate::certificates;
 use crate::cluster::{Node, Pool};
 use crate::config::{self, REPLICATION_PORT};
 use crate::digest::Digest;
+use crate::dynamic;
 use crate::names::{
     BROKER_ROLE_LABEL, CONFIGURATION_HASH_ANNOTATION, CONTROLLER_ROLE_LABEL, KAFKA_VERSION_ANNOTATION,
-    POD_NAME_LABEL, QUORUM_PODS_ANNOTATION, REVISION_ANNOTATION, trust_secret,
+    POD_NAME_LABEL, QUORUM_PODS_ANNOTATION, REVISION_ANNOTATION, STARTED_WITH_ANNOTATION, trust_secret,
 };
 use crate::objects::Render;
 use crate::properties::Properties;
@@ -53,6 +54,9 @@ pub fn render(
     annotations.extend(certificates::annotations(context.world, &context.cluster.pod_name(node)));
     // Neither are new addresses, as long as some of the old ones are good.
     annotations.insert(QUORUM_PODS_ANNOTATION.to_owned(), reach::annotation(&context.bootstrap_servers));
+    // Nor settings that can change while it runs.
+    let changeable = dynamic::annotation(context.cluster.version, config)?;
+    annotations.insert(STARTED_WITH_ANNOTATION.to_owned(), changeable);
     serde_json::to_value(pod)
 }
 
@@ -75,7 +79,8 @@ fn metadata(
         labels.insert(key.to_owned(), value);
     }
     let jvm = crate::jvm::options(node.pool.jvm_options.as_ref(), node.pool.memory());
-    let settings = Digest::of(&(config::restart_relevant(config), jvm))?.short();
+    let settings =
+        Digest::of(&(config::restart_relevant(config, cluster.version, node.pool.roles), jvm))?.short();
     let annotations = [
         (KAFKA_VERSION_ANNOTATION.to_owned(), cluster.version.version.to_owned()),
         (CONFIGURATION_HASH_ANNOTATION.to_owned(), settings),

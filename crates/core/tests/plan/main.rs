@@ -4,6 +4,7 @@
 mod support;
 
 mod certificates;
+mod configuration;
 mod creation;
 mod golden;
 mod input;

@@ -1,6 +1,7 @@
 //! Stories of real clusters: run them with `cargo xtask test`.
 
 mod architectures;
+mod configuration;
 mod crashes;
 mod deletion;
 mod idle_pass;
