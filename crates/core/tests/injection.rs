@@ -30,10 +30,11 @@ fn cases() -> u32 {
 
 /// Beginnings of keys that no user may have, written down here once more.
 const KARSTS: &[&str] = &[
-    "listener",
+    "listener.",
+    "listeners",
     "advertised.",
     "broker.",
-    "inter.broker.listener",
+    "inter.broker.listener.name",
     "sasl.",
     "ssl.",
     "security.",

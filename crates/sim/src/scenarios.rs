@@ -439,8 +439,8 @@ pub fn all() -> Vec<Scenario> {
             .ends(&[0, 1, 2], 3),
         Story::new("configured-while-running", Whole)
             .then(Configure("num.io.threads", 3))
-            .then(Configure("num.io.threads", 4))
             .then(Unset("num.io.threads"))
+            .then(Configure("num.io.threads", 4))
             .never_below(3)
             .ends(&[3, 4, 5], 6),
         Story::new("configured-both-ways", Combined)

@@ -301,8 +301,8 @@ fn a_node_at_rest_is_asked_once() {
 fn a_node_that_does_not_say_what_it_runs_with_changes_nothing() {
     let (mut world, mut kafka) = at_rest();
     set(&mut world, "log.retention.ms", 60_000);
-    let plan = answered(&world, &mut kafka);
-    carry_out(&mut world, plan);
+    let written = answered(&world, &mut kafka);
+    carry_out(&mut world, written);
     world.answers.quorum = kafka.quorum(&world);
     world.answers.registered = kafka.registered(&world);
     for node in 0..6 {

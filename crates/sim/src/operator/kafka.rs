@@ -40,7 +40,8 @@ impl Operator {
             answers.log_dirs.insert(*node, known_or_silent(serves.then(Vec::new)));
         }
         for node in questions.settings_of_brokers.iter().chain(&questions.settings_of_controllers) {
-            answers.settings.insert(*node, known_or_silent(running_settings(sim, *node)));
+            let all = running_settings(sim, *node).map(|set| with_defaults(set, &questions.settings));
+            answers.settings.insert(*node, known_or_silent(all));
         }
         Ok(())
     }
@@ -134,6 +135,16 @@ pub(crate) fn running_settings(sim: &Sim, node: NodeId) -> Option<Vec<RunningSet
         }
     }
     Some(running.into_values().collect())
+}
+
+/// Kafka also tells of settings that nobody set.
+fn with_defaults(mut set: Vec<RunningSetting>, keys: &[&str]) -> Vec<RunningSetting> {
+    for key in keys {
+        if !set.iter().any(|setting| setting.key == *key) {
+            set.push(RunningSetting { key: (*key).to_owned(), value: None, source: Source::Default });
+        }
+    }
+    set
 }
 
 fn registered(sim: &Sim) -> Registered {

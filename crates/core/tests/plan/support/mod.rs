@@ -11,7 +11,7 @@ use karst_api as api;
 use karst_certs::SecretWrite;
 use karst_core::certificates::{Issue, secret_object};
 use karst_core::digest::Digest;
-use karst_core::dynamic::{RunningSetting, SettingChange, Source};
+use karst_core::dynamic::{self, RunningSetting, SettingChange, Source};
 use karst_core::ids::{DirectoryId, Entropy, NodeId};
 use karst_core::membership::{Change, Voter};
 use karst_core::names::{
@@ -20,6 +20,7 @@ use karst_core::names::{
 use karst_core::objects::{Object, config_digest, service_digest};
 use karst_core::plan::{Deed, Fact, Plan, Protection, Questions, Removal, plan};
 use karst_core::quorum::InitialControllers;
+use karst_core::versions;
 use karst_core::world::{
     Answer, Answers, ClaimView, ConfigMapView, LogDirView, Meta, PartitionView, Partitions, PlainView,
     PodSetView, PodView, QuorumView, Registered, RegisteredBroker, Replica, SecretView, ServiceAccountView,
@@ -470,7 +471,10 @@ impl Kafka {
             (Source::Cluster, self.told.clone()),
             (Source::Node, alone.map(|((_, key), value)| (key.clone(), value.clone())).collect()),
         ];
-        let mut running = BTreeMap::new();
+        let unset = |key: &str| RunningSetting { key: key.into(), value: None, source: Source::Default };
+        let known = versions::find("4.1.1").unwrap();
+        let mut running: BTreeMap<_, _> =
+            dynamic::keys(known).map(|key| (key.to_owned(), unset(key))).collect();
         for (source, layer) in layers {
             for (key, value) in layer {
                 running.insert(key.clone(), RunningSetting { key, value: Some(value), source });
