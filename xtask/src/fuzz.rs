@@ -55,6 +55,6 @@ pub(crate) fn fuzz(options: &Options) -> Result<()> {
         }
         rounds += 1;
     }
-    note(&format!("{rounds} rounds of {CASES} cases a test, and no finding"));
+    note(format!("{rounds} rounds of {CASES} cases a test, and no finding"));
     Ok(())
 }
