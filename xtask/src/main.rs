@@ -5,7 +5,9 @@ mod bench;
 mod binaries;
 mod cache;
 mod command;
+mod config_model;
 mod example;
+mod fuzz;
 mod hash;
 mod images;
 mod inspect;
@@ -77,6 +79,10 @@ enum Task {
     Bench(bench::Options),
     /// Write the custom resource definitions to deploy/crds
     Crds,
+    /// Write what Kafka's jars say about its settings to crates/core, for the check of users' settings
+    ConfigModel,
+    /// Look for input that does harm, for as long as you like: settings of users, answers of Kafka
+    Fuzz(fuzz::Options),
     #[command(hide = true)]
     Forward,
 }
@@ -137,6 +143,8 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Sim { arguments } => return simulate(&arguments),
         Task::Bench(options) => bench::bench(&options)?,
         Task::Crds => write_crds()?,
+        Task::ConfigModel => config_model::write()?,
+        Task::Fuzz(options) => fuzz::fuzz(&options)?,
         Task::Forward => instance::forward::serve()?,
     }
     Ok(ExitCode::SUCCESS)

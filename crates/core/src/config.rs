@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::cluster::{Cluster, Node};
+use crate::cluster::{Cluster, Node, Roles};
+use crate::dynamic;
 use crate::listeners::{Authentication, ClientListener};
 use crate::names::CLIENTS_TRUST;
 use crate::properties::Properties;
 use crate::quorum::{CONTROLLER_PORT, Kind};
+use crate::versions::KafkaVersion;
 
 /// The port on which brokers copy partitions from each other.
 pub const REPLICATION_PORT: u16 = 9091;
@@ -78,7 +80,7 @@ const ALLOWED: &[&str] = &[
 ];
 
 /// May a user set this key?
-fn is_allowed(key: &str) -> bool {
+pub(crate) fn is_allowed(key: &str) -> bool {
     let key = key.trim();
     let forbidden = FORBIDDEN_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
     !key.is_empty() && (!forbidden || ALLOWED.contains(&key))
@@ -87,6 +89,12 @@ fn is_allowed(key: &str) -> bool {
 /// The keys of the user's settings that are left out.
 pub fn forbidden_keys(config: Option<&BTreeMap<String, Value>>) -> Vec<String> {
     config.into_iter().flat_map(BTreeMap::keys).filter(|key| !is_allowed(key)).cloned().collect()
+}
+
+/// The settings of users that are carried out, as Kafka reads them.
+pub(crate) fn of_user(config: Option<&BTreeMap<String, Value>>) -> impl Iterator<Item = (&str, String)> {
+    let allowed = config.into_iter().flatten().filter(|(key, _)| is_allowed(key));
+    allowed.map(|(key, value)| (key.trim(), text(value)))
 }
 
 /// The value of a setting as Kafka reads it.
@@ -108,8 +116,8 @@ pub fn render(
     user: Option<&BTreeMap<String, Value>>,
 ) -> Properties {
     let mut config = Properties::default();
-    for (key, value) in user.into_iter().flatten().filter(|(key, _)| is_allowed(key)) {
-        config.set(key.trim(), text(value));
+    for (key, value) in of_user(user) {
+        config.set(key, value);
     }
     let roles = node.pool.roles;
     let storage = &node.pool.storage;
@@ -227,10 +235,10 @@ fn protocols(listeners: &[KafkaListener]) -> String {
 
 /// The settings that make a restart necessary when they change, as text to be fingerprinted. The list of a static quorum
 /// counts only where it is all there is: a node that has both lists runs with either kind.
-pub fn restart_relevant(config: &Properties) -> String {
+pub(crate) fn restart_relevant(config: &Properties, kafka: &KafkaVersion, roles: Roles) -> String {
     let has_both = config.iter().any(|(key, _)| key == BOOTSTRAP_SERVERS);
     let mut relevant = Properties::default();
-    for (key, value) in config.iter() {
+    for (key, value) in config.iter().filter(|(key, _)| dynamic::needs_restart(kafka, roles, key)) {
         if key != BOOTSTRAP_SERVERS && !(has_both && key == STATIC_VOTERS) {
             relevant.set(key, value);
         }

@@ -55,6 +55,10 @@ pub const RESTORED_POD_ANNOTATION: &str = "karst.io/restored-pod";
 pub const RACK_ANNOTATION: &str = "karst.io/rack";
 /// What kind of keys a cluster's certificates get from now on.
 pub const KEY_ALGORITHM_ANNOTATION: &str = "karst.io/key-algorithm";
+/// On a pod: the settings that it started with, of those that can change while it runs, as JSON.
+pub const STARTED_WITH_ANNOTATION: &str = "karst.io/started-with";
+/// On the headless service: the settings that Kafka was told while it ran, as names.
+pub const SETTINGS_IN_KAFKA_ANNOTATION: &str = "karst.io/settings-in-kafka";
 /// Asks for a static quorum to become a dynamic one.
 pub const MIGRATION_ANNOTATION: &str = "strimzi.io/kraft-quorum-migration";
 /// How many brokers that share no partition may restart at once.

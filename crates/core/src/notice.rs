@@ -4,8 +4,8 @@
 
 use crate::ids::NodeId;
 use crate::names::{
-    DELETE_POD_AND_CLAIM_ANNOTATION, KEY_ALGORITHM_ANNOTATION, MIGRATION_ANNOTATION, RESTORE_ANNOTATION,
-    SKIP_CHECK_ANNOTATION,
+    DELETE_POD_AND_CLAIM_ANNOTATION, KEY_ALGORITHM_ANNOTATION, MANUAL_ROLL_ANNOTATION, MIGRATION_ANNOTATION,
+    RESTORE_ANNOTATION, SKIP_CHECK_ANNOTATION,
 };
 
 /// The reason of [`Notice::IdsIgnored`]. It is said once, when nodes are added or removed, and stays in the status.
@@ -27,6 +27,50 @@ pub enum Notice {
     SettingsLeftOut {
         /// The keys.
         keys: Vec<String>,
+    },
+    /// Settings that Kafka does not know. A plugin may.
+    #[error("Kafka {kafka} does not know these settings of spec.kafka.config: {}; unless a plugin reads them they do nothing: correct or remove them", keys.join(", "))]
+    SettingsUnknown {
+        /// The Kafka version.
+        kafka: &'static str,
+        /// The keys.
+        keys: Vec<String>,
+    },
+    /// More copies than brokers.
+    #[error(
+        "spec.kafka.config.{key} is {factor}, and there are {brokers} brokers: topics that get it cannot be created; set it to {brokers} or less, or add brokers"
+    )]
+    TooManyReplicas {
+        /// The setting.
+        key: &'static str,
+        /// What it is.
+        factor: usize,
+        /// How many brokers there are.
+        brokers: usize,
+    },
+    /// A minimum of copies that topics never have.
+    #[error(
+        "spec.kafka.config.{key} is {minimum}, and {factor_key} is {factor}: topics that get both take no writes with acks=all; the minimum should be below the number of copies"
+    )]
+    MinimumTooHigh {
+        /// The minimum.
+        key: &'static str,
+        /// What it is.
+        minimum: usize,
+        /// The number of copies.
+        factor_key: &'static str,
+        /// What it is.
+        factor: usize,
+    },
+    /// A setting that Kafka did not take while it runs.
+    #[error(
+        "{change}, but Kafka did not do it: {why}; it is tried again; nodes that restart read the new value from their settings (annotation {MANUAL_ROLL_ANNOTATION})"
+    )]
+    SettingNotTaken {
+        /// The change.
+        change: String,
+        /// What Kafka said.
+        why: String,
     },
     /// A listener that is not served.
     #[error("listener '{name}' is not served: {why}")]
@@ -382,6 +426,10 @@ impl Notice {
         match self {
             Self::FieldsIgnored { .. } => "NotSupportedYet",
             Self::SettingsLeftOut { .. } => "ForbiddenSettings",
+            Self::SettingsUnknown { .. } => "UnknownSettings",
+            Self::TooManyReplicas { .. } => "KafkaReplicationFactor",
+            Self::MinimumTooHigh { .. } => "KafkaMinInsyncReplicas",
+            Self::SettingNotTaken { .. } => "SettingNotTaken",
             Self::ListenerLeftOut { .. } => "ListenerNotServed",
             Self::PoolsNotUsed { .. } => "PoolsNotUsed",
             Self::ControllersHeld { .. } | Self::RolesHeld { .. } => "ChangeHeld",

@@ -3,7 +3,7 @@
 //! An object is written only when it differs from what was observed in something Karst sets, so a cluster that
 //! is as it should be causes no request at all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{
@@ -23,7 +23,8 @@ use crate::digest::Digest;
 use crate::ids::ClusterId;
 use crate::listeners::Authentication;
 use crate::names::{
-    ADDITIONS_ANNOTATION, BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL, RESTORED_POD_ANNOTATION,
+    ADDITIONS_ANNOTATION, BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL,
+    RESTORED_POD_ANNOTATION, SETTINGS_IN_KAFKA_ANNOTATION,
 };
 use crate::properties::Properties;
 use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
@@ -33,7 +34,7 @@ use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
 use crate::versions::Logging;
 use crate::world::{Meta, PlainView, Settings, World};
-use crate::{certificates, fences, jvm, logging, metrics, pods};
+use crate::{certificates, dynamic, fences, jvm, logging, metrics, pods};
 
 /// An object to be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -210,12 +211,23 @@ pub struct Render<'a> {
 
 impl Render<'_> {
     /// The objects that do not depend on nodes: they can be made before the cluster has an identity.
-    pub fn shared(cluster: &Cluster, kafka: &api::Kafka, settings: &Settings) -> Vec<Object> {
+    ///
+    /// `told` are the settings that Kafka may have been told while it ran.
+    pub fn shared(
+        cluster: &Cluster,
+        kafka: &api::Kafka,
+        settings: &Settings,
+        told: Option<&BTreeSet<String>>,
+    ) -> Vec<Object> {
         let template = SharedTemplate::of(kafka);
         let mut account = service_account(cluster, kafka);
         template.service_account.add_marked_to(&mut account.metadata);
         let mut headless = headless_service(cluster, kafka);
         template.brokers_service.add_to(&mut headless);
+        if let Some(told) = told {
+            let annotations = headless.metadata.annotations.get_or_insert_default();
+            annotations.insert(SETTINGS_IN_KAFKA_ANNOTATION.to_owned(), dynamic::record(told));
+        }
         let mut bootstrap = bootstrap_service(cluster, kafka);
         template.bootstrap_service.add_to(&mut bootstrap);
         let mut objects =

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::certificates::{self, Bearer};
 use crate::cluster::{Cluster, Pool};
+use crate::dynamic::{self, Dynamic};
 use crate::identity::{self, Identity};
 use crate::ids::NodeId;
 use crate::names::{
@@ -27,7 +28,7 @@ pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Re
 use crate::world::{Answer, Trouble, World};
 use crate::{
     claims, config, ignored, membership, migration, pods, rack, registration, removals, resolve, restoration,
-    rolling, upgrade,
+    rolling, settings, upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -40,6 +41,8 @@ const LOOK_AT_PARTITIONS_AGAIN: Duration = Duration::from_secs(5);
 
 /// How soon to look again at the labels of machines. They are not watched.
 const LOOK_AT_MACHINES_AGAIN: Duration = Duration::from_secs(10);
+/// How soon to look whether nodes have taken a setting.
+const LOOK_AT_SETTINGS_AGAIN: Duration = Duration::from_millis(300);
 
 /// Fields of the cluster's status that are never written with the rest of it.
 pub const KAFKA_FACTS: &[&str] = &["clusterId", "initialControllers", "registeredNodeIds"];
@@ -122,8 +125,11 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         plan.forgotten.push(RESTORE_ANNOTATION);
     }
 
+    // Settings that change while nodes run.
+    let settings = dynamic::compare(world, &cluster)?;
+
     // Objects.
-    let mut wanted = Render::shared(&cluster, &world.kafka, &world.settings);
+    let mut wanted = Render::shared(&cluster, &world.kafka, &world.settings, settings.ours.as_ref());
     if plan.facts.is_empty() {
         let render = Render {
             cluster: &cluster,
@@ -150,11 +156,15 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     }
 
     // The quorum, then the pods that restart: only what is written already can be restarted into.
-    let due = rolling::due(world, &cluster);
+    let due = rolling::due(world, &cluster, &settings.outlived);
     if plan.facts.is_empty() {
         join_and_leave(&mut plan, world, &cluster);
     }
+    if plan.facts.is_empty() && plan.certificates.is_empty() {
+        ask_for_settings(&mut plan, world, &cluster, &settings);
+    }
     if plan.facts.is_empty() && plan.certificates.is_empty() && plan.objects.is_empty() {
+        configure(&mut plan, world, &cluster, settings);
         plan.marks = rolling::marks(world, &cluster);
         roll(&mut plan, world, &cluster, &due);
         if racks.is_unreadable || !plan.racked.is_empty() {
@@ -171,11 +181,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         Progress::Refused(vec![problem])
     } else if pool_problems.is_empty() {
         match status::progress(world, &cluster, &due, None) {
-            Progress::Ready
-                if !plan.objects.is_empty() || !plan.growths.is_empty() || !plan.marks.is_empty() =>
-            {
-                Progress::Applying
-            }
+            Progress::Ready if is_underway(&plan, world) => Progress::Applying,
             progress => progress,
         }
     } else {
@@ -245,9 +251,9 @@ fn notices(world: &World, cluster: Option<&Cluster>) -> Vec<Notice> {
 
 /// What works, and still wants a second look.
 fn advice(world: &World, cluster: &Cluster) -> Vec<Notice> {
-    let mut notices = Vec::new();
     let controllers: Vec<_> = cluster.voters().collect();
     let brokers = cluster.broker_count();
+    let mut notices = settings::notices(world.kafka.spec.kafka.config.as_ref(), cluster.version, brokers);
     if controllers.len().is_multiple_of(2) && !controllers.is_empty() {
         notices.push(Notice::EvenControllers { count: controllers.len() });
     }
@@ -386,6 +392,42 @@ fn unregister_then_upgrade(plan: &mut Plan, world: &World, cluster: &Cluster, al
     plan.deeds.extend(gone.into_iter().map(Deed::Unregister));
 }
 
+/// Asks nodes what they run with that were not asked since they started, or since something else is wanted.
+fn ask_for_settings(plan: &mut Plan, world: &World, cluster: &Cluster, settings: &Dynamic) {
+    let questions = &mut plan.questions;
+    if !settings.ask_brokers.is_empty() {
+        questions.settings_of_brokers.clone_from(&settings.ask_brokers);
+        questions.brokers = broker_hosts(world, cluster);
+    }
+    if !settings.ask_controllers.is_empty() {
+        questions.settings_of_controllers.clone_from(&settings.ask_controllers);
+        questions.controllers = controller_hosts(world, cluster);
+    }
+    if !questions.settings_of_brokers.is_empty() || !questions.settings_of_controllers.is_empty() {
+        questions.settings = dynamic::keys(cluster.version).collect();
+    }
+}
+
+/// Tells Kafka what nodes are to run with. Only brokers check values, so without one nothing is said.
+fn configure(plan: &mut Plan, world: &World, cluster: &Cluster, settings: Dynamic) {
+    plan.checked_settings = settings.checked;
+    if settings.changes.is_empty() || broker_hosts(world, cluster).is_empty() {
+        return;
+    }
+    plan.deeds.extend(settings.changes.into_iter().map(Deed::Configure));
+    plan.look_soon(Some(LOOK_AT_SETTINGS_AGAIN));
+}
+
+/// Is something on its way that pods do not show? What Kafka would not do is told, and not waited for.
+fn is_underway(plan: &Plan, world: &World) -> bool {
+    let is_new = |deed: &&Deed| !world.troubles.iter().any(|trouble| trouble.deed == **deed);
+    let settings = plan.deeds.iter().filter(|deed| matches!(deed, Deed::Configure(_)));
+    !plan.objects.is_empty()
+        || !plan.growths.is_empty()
+        || !plan.marks.is_empty()
+        || settings.filter(is_new).count() > 0
+}
+
 /// What just failed gets a pause, and is told.
 fn pause_after_failures(plan: &mut Plan, world: &World) {
     for Trouble { deed, why, until } in &world.troubles {
@@ -396,6 +438,9 @@ fn pause_after_failures(plan: &mut Plan, world: &World) {
             }
             Deed::Unregister(node) => Notice::UnregistrationFailed { node: *node, why: why.clone() },
             Deed::Metadata(change) => Notice::MetadataFailed { name: change.name, why: why.clone() },
+            Deed::Configure(change) => {
+                Notice::SettingNotTaken { change: change.to_string(), why: why.clone() }
+            }
         });
         let pause = Duration::try_from(until.duration_since(world.now)).unwrap_or_default();
         if !pause.is_zero() {

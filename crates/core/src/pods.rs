@@ -18,10 +18,11 @@ use crate::certificates;
 use crate::cluster::{Node, Pool};
 use crate::config::{self, REPLICATION_PORT};
 use crate::digest::Digest;
+use crate::dynamic;
 use crate::metrics;
 use crate::names::{
     BROKER_ROLE_LABEL, CONFIGURATION_HASH_ANNOTATION, CONTROLLER_ROLE_LABEL, KAFKA_VERSION_ANNOTATION,
-    POD_NAME_LABEL, QUORUM_PODS_ANNOTATION, REVISION_ANNOTATION, trust_secret,
+    POD_NAME_LABEL, QUORUM_PODS_ANNOTATION, REVISION_ANNOTATION, STARTED_WITH_ANNOTATION, trust_secret,
 };
 use crate::objects::Render;
 use crate::probes;
@@ -53,6 +54,9 @@ pub fn render(
     annotations.extend(certificates::annotations(context.world, &context.cluster.pod_name(node)));
     // Neither are new addresses, as long as some of the old ones are good.
     annotations.insert(QUORUM_PODS_ANNOTATION.to_owned(), reach::annotation(&context.bootstrap_servers));
+    // Nor settings that can change while it runs.
+    let changeable = dynamic::annotation(context.cluster.version, config)?;
+    annotations.insert(STARTED_WITH_ANNOTATION.to_owned(), changeable);
     serde_json::to_value(pod)
 }
 
@@ -98,7 +102,10 @@ fn settings_digest(
     node: Node<'_>,
     config: &Properties,
 ) -> Result<Digest, serde_json::Error> {
-    let (relevant, jvm) = (config::restart_relevant(config), context.jvm_options(node));
+    let (relevant, jvm) = (
+        config::restart_relevant(config, context.cluster.version, node.pool.roles),
+        context.jvm_options(node),
+    );
     match context.logging_read_once(node) {
         Some(logging) => Digest::of(&(relevant, jvm, &*logging)),
         None => Digest::of(&(relevant, jvm)),

@@ -105,6 +105,18 @@ pub enum Problem {
         /// The name.
         name: String,
     },
+    /// A setting that Kafka would not start with.
+    #[error("spec.kafka.config.{key} is '{value}'; for Kafka {kafka} it must be {right}")]
+    Setting {
+        /// The setting.
+        key: String,
+        /// Its value.
+        value: String,
+        /// The Kafka version.
+        kafka: &'static str,
+        /// What would be right.
+        right: String,
+    },
     /// Access control that Karst cannot enforce yet.
     #[error(
         "spec.kafka.authorization is set, and Karst does not enforce authorization yet; it does not run a cluster more open than you asked for, so remove the field to go on without"

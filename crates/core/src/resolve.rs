@@ -18,6 +18,7 @@ use crate::probes;
 use crate::problem::Problem;
 use crate::rack;
 use crate::references::Wish;
+use crate::settings;
 use crate::upgrade;
 use crate::versions::{self, KafkaVersion};
 use crate::world::World;
@@ -52,6 +53,9 @@ pub fn resolve(world: &World) -> Resolved {
     }
     let version = asked.map(|asked| upgrade::held(world, asked, &mut resolved.notices));
     let metadata_version = version.and_then(|version| upgrade::wanted_metadata(spec, version));
+    if let Some(version) = version {
+        resolved.problems.extend(settings::problems(spec.config.as_ref(), version));
+    }
     if spec.authorization.is_some() {
         resolved.problems.push(Problem::AuthorizationUnsupported);
     }

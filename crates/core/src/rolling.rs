@@ -4,7 +4,7 @@
 //! that does not come back stops the rest, so that a mistake hurts one node. What cannot be harmed need not be
 //! asked about: a pod in which nothing runs is replaced at once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub enum Cause {
     Certificates(Stale),
     /// It knows none of the controllers that are to vote.
     QuorumMoved,
+    /// It started with settings that are gone since.
+    SettingsGone(Vec<String>),
     /// Somebody asked for it.
     Asked,
     /// Somebody asked for empty disks.
@@ -54,7 +56,7 @@ impl Cause {
     /// The reason of the event.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Changed(_) => "PodHasOldRevision",
+            Self::Changed(_) | Self::SettingsGone(_) => "PodHasOldRevision",
             Self::QuorumMoved => "QuorumMoved",
             Self::Certificates(stale) => stale.reason(),
             Self::Asked | Self::EmptyDisks => "ManualRollingUpdate",
@@ -70,6 +72,9 @@ impl fmt::Display for Cause {
             Self::Changed(parts) => write!(f, "{} changed", parts.join(", ")),
             Self::Certificates(stale) => stale.fmt(f),
             Self::QuorumMoved => f.write_str("it knows none of the controllers that are to vote"),
+            Self::SettingsGone(keys) => {
+                write!(f, "it started with settings that are no longer set: {}", keys.join(", "))
+            }
             Self::Asked => write!(f, "the annotation {MANUAL_ROLL_ANNOTATION} asks for it"),
             Self::EmptyDisks => {
                 write!(f, "the annotation {DELETE_POD_AND_CLAIM_ANNOTATION} asks for it and for empty disks")
@@ -139,9 +144,16 @@ impl Due<'_> {
 }
 
 /// The pods that are to restart, in the order of their nodes.
-pub(crate) fn due<'a>(world: &'a World, cluster: &'a Cluster) -> Vec<Due<'a>> {
+///
+/// `outlived` are settings that nodes started with and that are gone since.
+pub(crate) fn due<'a>(
+    world: &'a World,
+    cluster: &'a Cluster,
+    outlived: &BTreeMap<NodeId, Vec<String>>,
+) -> Vec<Due<'a>> {
     let voters: BTreeSet<String> = cluster.voters().map(|node| cluster.pod_name(node)).collect();
-    let mut due: Vec<_> = cluster.nodes().filter_map(|node| due_pod(world, cluster, node, &voters)).collect();
+    let due_pod = |node: Node<'a>| due_pod(world, cluster, node, &voters, outlived.get(&node.id));
+    let mut due: Vec<_> = cluster.nodes().filter_map(due_pod).collect();
     due.sort_by_key(|due| due.node.id);
     due
 }
@@ -151,6 +163,7 @@ fn due_pod<'a>(
     cluster: &Cluster,
     node: Node<'a>,
     voters: &BTreeSet<String>,
+    outlived: Option<&Vec<String>>,
 ) -> Option<Due<'a>> {
     let name = cluster.pod_name(node);
     let pod = world.pods.get(&name).filter(|pod| !pod.meta.deleting)?;
@@ -164,6 +177,7 @@ fn due_pod<'a>(
     if reach::is_cut_off(pod, voters) {
         causes.push(Cause::QuorumMoved);
     }
+    causes.extend(outlived.cloned().map(Cause::SettingsGone));
     if is_true(Some(&pod.meta.annotations), MANUAL_ROLL_ANNOTATION) {
         causes.push(Cause::Asked);
     }

@@ -9,6 +9,8 @@ use serde_json::Value;
 
 use crate::certificates::{Issue, Ownership};
 use crate::claims::Growth;
+use crate::digest::Digest;
+use crate::dynamic::SettingChange;
 use crate::ids::NodeId;
 use crate::membership::Change;
 use crate::notice::Notice;
@@ -121,6 +123,9 @@ pub struct Plan {
     pub forgotten: Vec<&'static str>,
     /// What Kafka is to do.
     pub deeds: Vec<Deed>,
+    /// Nodes that run with the settings that are wanted, by their pods. Remember it, and they are not asked again; forget it all when
+    /// Kafka is told to change a setting.
+    pub checked_settings: BTreeMap<String, Digest>,
     /// Pools whose deletion is to wait from now on, or no longer.
     pub protections: BTreeMap<String, Protection>,
     /// What to ask Kafka, because its answer changes this plan.
@@ -148,6 +153,8 @@ pub enum Deed {
     Unregister(NodeId),
     /// To go to another metadata version.
     Metadata(MetadataChange),
+    /// To change a setting while it runs.
+    Configure(SettingChange),
 }
 
 /// All pods of a pod set are to restart, because its annotation says so.
@@ -181,10 +188,18 @@ pub struct Questions {
     pub partitions_of: BTreeSet<NodeId>,
     /// Ask these brokers what is in their directories.
     pub log_dirs_of: BTreeSet<NodeId>,
+    /// Ask these brokers for the settings they run with.
+    pub settings_of_brokers: BTreeSet<NodeId>,
+    /// Ask these controllers for the settings they run with.
+    pub settings_of_controllers: BTreeSet<NodeId>,
+    /// The settings that are of interest.
+    pub settings: Vec<&'static str>,
     /// Where brokers can be asked.
     pub brokers: Vec<String>,
     /// Read a label of these machines: the machine, then the label.
     pub machines: BTreeMap<String, String>,
+    /// Where controllers can be asked.
+    pub controllers: Vec<String>,
 }
 
 impl Plan {
@@ -226,6 +241,8 @@ impl Questions {
             && self.partitions_of.is_empty()
             && self.log_dirs_of.is_empty()
             && self.machines.is_empty()
+            && self.settings_of_brokers.is_empty()
+            && self.settings_of_controllers.is_empty()
             && !self.registered
     }
 }

@@ -12,6 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 
 use crate::digest::Digest;
+use crate::dynamic::RunningSetting;
 use crate::ids::{DirectoryId, Entropy, NodeId};
 use crate::names::{
     BROKER_ROLE_LABEL, CONTROLLER_ROLE_LABEL, ClusterKey, MANAGED_BY, MANAGED_BY_LABEL, REVISION_ANNOTATION,
@@ -339,6 +340,8 @@ pub struct Answers {
     pub log_dirs: BTreeMap<NodeId, Answer<Vec<LogDirView>>>,
     /// About the label of machines that tells their rack; `None` when they have no such label.
     pub machines: BTreeMap<String, Answer<Option<String>>>,
+    /// About the settings that nodes which were asked run with.
+    pub settings: BTreeMap<NodeId, Answer<Vec<RunningSetting>>>,
 }
 
 impl Answers {
@@ -440,7 +443,8 @@ pub struct World {
     pub answers: Answers,
     /// What went wrong last, and is worth a pause.
     pub troubles: Vec<Trouble>,
-
+    /// Nodes that were seen to run with the settings that were wanted then, by their pods.
+    pub checked_settings: BTreeMap<String, Digest>,
     /// Claims that could not grow, by name.
     pub refused_growth: BTreeMap<String, RefusedGrowth>,
     /// What the operator was told.

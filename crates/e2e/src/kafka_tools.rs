@@ -122,6 +122,16 @@ impl<'a> ConsoleTools<'a> {
         self.run("kafka-configs", &[&who[..], &["--add-config", &credentials]].concat(), "").await.map(drop)
     }
 
+    /// The value of a setting that a broker runs with, as `kafka-configs` tells it.
+    pub async fn broker_setting(&self, broker: i32, key: &str) -> Result<String> {
+        let id = broker.to_string();
+        let who = ["--describe", "--all", "--entity-type", "brokers", "--entity-name", &id];
+        let said = self.run("kafka-configs", &who, "").await?;
+        let value = said.lines().find_map(|line| line.trim().strip_prefix(key)?.strip_prefix('='));
+        let value = value.and_then(|value| value.split_whitespace().next());
+        value.map(str::to_owned).with_context(|| format!("no {key} in:\n{said}"))
+    }
+
     /// What `kafka-features` says of a feature.
     pub async fn feature(&self, name: &str) -> Result<String> {
         let features = self.run("kafka-features", &["describe"], "").await?;

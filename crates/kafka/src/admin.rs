@@ -70,12 +70,21 @@ impl Admin {
 
     /// The configuration of a topic, asked of any node, or of a node, asked of that node.
     pub async fn describe_configs(&self, resource: ConfigResource) -> Result<Vec<ConfigEntry>, Error> {
+        self.describe_some_configs(resource, &[]).await
+    }
+
+    /// The same, but only the entries called `keys`.
+    pub async fn describe_some_configs(
+        &self,
+        resource: ConfigResource,
+        keys: &[&str],
+    ) -> Result<Vec<ConfigEntry>, Error> {
         let deadline = self.deadline();
         let node = match &resource {
             ConfigResource::Broker(id) | ConfigResource::BrokerLogger(id) => Some(*id),
             ConfigResource::BrokerDefaults | ConfigResource::Topic(_) => None,
         };
-        let call = DescribeConfigs(resource);
+        let call = DescribeConfigs { resource, keys };
         match node {
             Some(id) => self.ask(&self.locate(id, deadline).await?, &call, deadline).await,
             None => self.ask_any(&call, deadline).await,

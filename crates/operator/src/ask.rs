@@ -1,9 +1,10 @@
 //! Asking Kafka about itself.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use karst_core::dynamic::{RunningSetting, Source};
 use karst_core::ids::{DirectoryId, NodeId};
 use karst_core::names::ClusterKey;
 use karst_core::plan::Questions;
@@ -12,10 +13,11 @@ use karst_core::world::{
     Replica, World,
 };
 use karst_kafka::{
-    Admin, Broker, ConfigEntry, Error, LogDir, Partition, Quorum, ReplicaState, TopicSelection,
+    Admin, Broker, ConfigEntry, ConfigResource, ConfigSource, Error, LogDir, Partition, Quorum, ReplicaState,
+    TopicSelection,
 };
 
-use crate::clients::Clients;
+use crate::clients::{Clients, Unable};
 
 /// What was seen of a quorum.
 #[derive(Debug, Clone)]
@@ -84,6 +86,15 @@ pub(crate) async fn ask(
             Err(unable) => Answer::Silent(unable.to_string()),
         };
     }
+    let keys = &questions.settings;
+    if !questions.settings_of_brokers.is_empty() {
+        let admin = clients.brokers(world, &questions.brokers);
+        answers.settings.extend(settings(admin, &questions.settings_of_brokers, keys).await);
+    }
+    if !questions.settings_of_controllers.is_empty() {
+        let admin = clients.controllers(world, &questions.controllers);
+        answers.settings.extend(settings(admin, &questions.settings_of_controllers, keys).await);
+    }
     if !questions.log_dirs_of.is_empty() {
         let nodes = questions.log_dirs_of.iter();
         match clients.brokers(world, &questions.brokers) {
@@ -97,6 +108,38 @@ pub(crate) async fn ask(
             }
         }
     }
+}
+
+/// What these nodes run with. Only a node itself knows that, so one that is silent says nothing about the others.
+async fn settings(
+    admin: Result<Arc<Admin>, Unable>,
+    nodes: &BTreeSet<NodeId>,
+    keys: &[&str],
+) -> Vec<(NodeId, Answer<Vec<RunningSetting>>)> {
+    match admin {
+        Ok(admin) => {
+            let asked =
+                nodes.iter().map(async |node| (*node, answer(node_settings(&admin, *node, keys).await)));
+            futures::future::join_all(asked).await
+        }
+        Err(unable) => nodes.iter().map(|node| (*node, Answer::Silent(unable.to_string()))).collect(),
+    }
+}
+
+async fn node_settings(admin: &Admin, node: NodeId, keys: &[&str]) -> Result<Vec<RunningSetting>, Error> {
+    let resource = ConfigResource::Broker(karst_kafka::NodeId(node.0));
+    let entries = admin.describe_some_configs(resource, keys).await?;
+    let setting = |entry: ConfigEntry| RunningSetting {
+        source: match entry.source {
+            ConfigSource::DynamicDefaultBroker => Source::Cluster,
+            ConfigSource::DynamicBroker => Source::Node,
+            ConfigSource::StaticBroker => Source::Start,
+            _ => Source::Default,
+        },
+        key: entry.name,
+        value: entry.value,
+    };
+    Ok(entries.into_iter().map(setting).collect())
 }
 
 async fn log_dirs(admin: &Admin, node: NodeId) -> Result<Vec<LogDirView>, Error> {

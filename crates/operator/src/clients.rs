@@ -7,14 +7,15 @@ use std::time::Duration;
 use karst_certs::Kind;
 use karst_core::certificates;
 use karst_core::config::{CONTROLLER_LISTENER, REPLICATION_PORT};
+use karst_core::dynamic::SettingChange;
 use karst_core::membership::{Change, Voter};
 use karst_core::names::{ClusterKey, operator_secret};
 use karst_core::plan::Deed;
 use karst_core::quorum::CONTROLLER_PORT;
 use karst_core::world::World;
 use karst_kafka::{
-    Admin, Bootstrap, ClientConfig, DirectoryId, Endpoint, Error, ErrorCode, FeatureUpdate, Identity, Intent,
-    InvalidTls, Listener, NodeId, Refusal, Security, TlsConfig, UpdateKind,
+    Admin, Bootstrap, ClientConfig, ConfigChange, ConfigResource, DirectoryId, Endpoint, Error, ErrorCode,
+    FeatureUpdate, Identity, Intent, InvalidTls, Listener, NodeId, Refusal, Security, TlsConfig, UpdateKind,
 };
 
 /// How long Kafka may take to answer. A pass does not wait longer: no answer is an answer too.
@@ -77,6 +78,9 @@ impl Clients {
 
     /// Lets Kafka do something.
     pub(crate) async fn do_it(&self, world: &World, hosts: &[String], deed: &Deed) -> Result<(), Unchanged> {
+        if let Deed::Configure(change) = deed {
+            return configure(&*self.brokers(world, &brokers_that_serve(world))?, change).await;
+        }
         let admin = self.controllers(world, hosts)?;
         do_it(&admin, deed).await
     }
@@ -158,11 +162,31 @@ async fn do_it(admin: &Admin, deed: &Deed) -> Result<(), Unchanged> {
             return set_feature(admin, "metadata.version", change.level, kind).await;
         }
         Deed::Unregister(node) => admin.unregister_broker(NodeId(node.0)).await,
+        // Only brokers check what they are told.
+        Deed::Configure(change) => return configure(admin, change).await,
     };
     match outcome {
         Err(Error::Kafka { code, .. }) if is_done_before(code) => Ok(()),
         outcome => Ok(outcome?),
     }
+}
+
+/// Tells Kafka about a setting, so that nodes take it while they run.
+async fn configure(admin: &Admin, change: &SettingChange) -> Result<(), Unchanged> {
+    let resource = match change.node {
+        Some(node) => ConfigResource::Broker(NodeId(node.0)),
+        None => ConfigResource::BrokerDefaults,
+    };
+    let entry = match &change.value {
+        Some(value) => ConfigChange::set(&change.key, value.trim()),
+        None => ConfigChange::delete(&change.key),
+    };
+    Ok(admin.incremental_alter_configs(resource, &[entry], Intent::Apply).await?)
+}
+
+fn brokers_that_serve(world: &World) -> Vec<String> {
+    let serving = world.pods.iter().filter(|(_, pod)| pod.runs_broker() && pod.is_serving());
+    serving.map(|(name, _)| world.key.pod_host(name, &world.settings.cluster_domain)).collect()
 }
 
 /// Not so for a voter that is there already: it may be the one with the disk that was lost. Who really votes is seen next.

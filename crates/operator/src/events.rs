@@ -70,6 +70,7 @@ impl Events {
             Deed::Metadata(change) => {
                 ("MetadataVersionChanged", format!("the metadata version is {} now", change.name))
             }
+            Deed::Configure(change) => ("SettingChanged", format!("{change}: done")),
         };
         tracing::info!(cluster = %key, "{note}");
         self.publish(kafka, EventType::Normal, reason, &note).await;

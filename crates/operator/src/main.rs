@@ -1,6 +1,7 @@
 //! The operator: watches Kubernetes, lets `karst-core` decide, and carries it out.
 
 mod ask;
+mod checked;
 mod clients;
 mod events;
 mod failure;

@@ -22,6 +22,7 @@ use kube::Resource;
 use serde_json::Value;
 
 use crate::ask::{self, Terms};
+use crate::checked::Checked;
 use crate::clients::Clients;
 use crate::events::Events;
 use crate::failure::Failure;
@@ -62,6 +63,7 @@ pub(crate) struct Passes {
     pub(crate) terms: Arc<Terms>,
     pub(crate) troubles: Troubles,
     pub(crate) growths: Growths,
+    pub(crate) checked: Checked,
     pub(crate) settings: Arc<Settings>,
     /// Are all `Kafka` resources seen? With a selector, one that is not seen may exist all the same.
     pub(crate) sees_all: bool,
@@ -81,6 +83,7 @@ impl Passes {
                 self.references.forget(key);
                 self.troubles.forget(key);
                 self.growths.forget_cluster(key);
+                self.checked.forget(key);
                 return self.pools_without_kafka(key, &snapshot).await;
             };
             let Some(entropy) = entropy() else { return Outcome::Failed };
@@ -153,6 +156,7 @@ impl Passes {
             references: BTreeMap::new(),
             answers,
             troubles: self.troubles.of(key),
+            checked_settings: self.checked.of(key),
             refused_growth: self.growths.refused(key),
             settings: Arc::clone(&self.settings),
             now: Timestamp::now(),
@@ -226,6 +230,7 @@ impl Passes {
         } else {
             look_again = look_again.into_iter().chain([SLOT]).min();
         }
+        self.checked.remember(key, std::mem::take(&mut plan.checked_settings));
         for deed in &plan.deeds {
             failures.extend(self.ask_kafka_to(world, deed).await.err());
         }
@@ -275,6 +280,10 @@ impl Passes {
         }
         let key = &world.key;
         let hosts = controllers_that_serve(world);
+        if matches!(deed, Deed::Configure(_)) {
+            // Before it is told: without an answer it may have happened all the same.
+            self.checked.forget(key);
+        }
         if let Err(error) = self.clients.do_it(world, &hosts, deed).await {
             tracing::warn!(cluster = %key, ?deed, %error, "Kafka did not do it");
             self.troubles.remember(key, deed, &error);

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::Terms;
+use crate::checked::Checked;
 use crate::clients::Clients;
 use crate::events::Events;
 use crate::growths::Growths;
@@ -95,6 +96,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         terms,
         troubles: Troubles::default(),
         growths: Growths::default(),
+        checked: Checked::default(),
         settings: Arc::clone(&settings.core),
         sees_all: settings.selector.is_none(),
     });

@@ -16,6 +16,8 @@ use karst_core::world::Trouble;
 const FIRST_PAUSE: Duration = Duration::from_millis(300);
 /// A migration that fails costs a leader its office: the next one must be at rest again.
 const AFTER_MIGRATION: Duration = Duration::from_secs(10);
+/// The longest pause before Kafka is told again what it would not take.
+const AFTER_REFUSED_VALUE: Duration = Duration::from_secs(60);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -40,10 +42,7 @@ impl Troubles {
         let before = troubles.iter().position(|(trouble, _)| trouble.deed == *deed);
         let failures = before.map_or(0, |at| troubles.swap_remove(at).1);
         // Of changes that are not wanted any more only the newest is worth keeping.
-        troubles.retain(|(trouble, _)| {
-            std::mem::discriminant(&trouble.deed) != std::mem::discriminant(deed)
-                || matches!(deed, Deed::Unregister(_))
-        });
+        troubles.retain(|(trouble, _)| !replaces(deed, &trouble.deed));
         let until = Timestamp::now().checked_add(pause(deed, failures)).unwrap_or(Timestamp::MAX);
         let trouble = Trouble { deed: deed.clone(), why: why.to_string(), until };
         troubles.push((trouble, failures.saturating_add(1)));
@@ -62,10 +61,23 @@ impl Troubles {
     }
 }
 
+/// Can the older of two deeds not be wanted any more when the newer one is?
+fn replaces(newer: &Deed, older: &Deed) -> bool {
+    match (newer, older) {
+        (Deed::Unregister(_), _) => false,
+        (Deed::Configure(newer), Deed::Configure(older)) => {
+            (&newer.key, newer.node) == (&older.key, older.node)
+        }
+        _ => std::mem::discriminant(newer) == std::mem::discriminant(older),
+    }
+}
+
 fn pause(deed: &Deed, failures: u32) -> Duration {
     match deed {
         Deed::Change(Change::MakeDynamic) => AFTER_MIGRATION,
         Deed::Metadata(_) => LONGEST_PAUSE,
+        // What Kafka thinks of a value seldom changes.
+        Deed::Configure(_) => FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(AFTER_REFUSED_VALUE),
         _ => FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE),
     }
 }

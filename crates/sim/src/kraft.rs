@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use karst_core::dynamic::SettingChange;
 use karst_core::ids::{DirectoryId, NodeId};
 use karst_core::membership::Voter;
 use karst_core::world::{QuorumView, Replica};
@@ -51,6 +52,8 @@ pub enum What {
     Unregistered(NodeId),
     /// The level of the metadata version from now on.
     Metadata(i16),
+    /// A setting of all nodes from now on, or none.
+    Setting(String, Option<String>),
 }
 
 /// A metadata disk that was formatted.
@@ -183,6 +186,8 @@ pub struct Quorum {
     pub has_clients: bool,
     /// The level of the metadata version.
     pub level: i16,
+    /// Settings that all nodes were told while they ran.
+    pub settings: BTreeMap<String, String>,
 }
 
 /// The level that the version of all stories is formatted with.
@@ -202,6 +207,7 @@ impl Default for Quorum {
             now: 0,
             has_clients: false,
             level: LEVEL,
+            settings: BTreeMap::new(),
         }
     }
 }
@@ -488,6 +494,8 @@ impl Quorum {
             What::Registered(node) => drop(self.registered.insert(*node)),
             What::Unregistered(node) => drop(self.registered.remove(node)),
             What::Metadata(level) => self.raise(*level),
+            What::Setting(key, Some(value)) => drop(self.settings.insert(key.clone(), value.clone())),
+            What::Setting(key, None) => drop(self.settings.remove(key)),
             What::Leader(_) | What::Voters(_) | What::Topic(_) => {}
         }
         self.history.push(record);
@@ -529,6 +537,12 @@ impl Quorum {
     pub fn set_metadata(&mut self, level: i16) -> Result<Pending, Refused> {
         let (disk, epoch) = self.open_for_records().ok_or(Refused::NoLeader)?;
         Ok(self.write(&disk, epoch, What::Metadata(level)))
+    }
+
+    /// All nodes get another setting.
+    pub fn configure(&mut self, change: &SettingChange) -> Result<Pending, Refused> {
+        let (disk, epoch) = self.open_for_records().ok_or(Refused::NoLeader)?;
+        Ok(self.write(&disk, epoch, What::Setting(change.key.clone(), change.value.clone())))
     }
 
     fn request_registration(&mut self, node: NodeId) {

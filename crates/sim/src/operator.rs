@@ -5,12 +5,13 @@
 //! is that of the operator's own passes.
 
 mod hands;
-mod kafka;
+pub(crate) mod kafka;
 mod pods;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use karst_core::digest::Digest;
 use karst_core::ids::Entropy;
 use karst_core::names::ClusterKey;
 use karst_core::plan::{self, Plan};
@@ -62,6 +63,8 @@ pub struct Operator {
     cache: BTreeMap<(Kind, String), Stored>,
     /// What Kafka did not do, and how often in a row.
     troubles: Vec<(Trouble, u32)>,
+    /// Nodes that were seen to run with the settings that are wanted.
+    checked: BTreeMap<String, Digest>,
     mint: Mint,
     /// When the cluster is looked at again.
     due: Option<u64>,
@@ -90,6 +93,7 @@ impl Operator {
             }),
             cache: BTreeMap::new(),
             troubles: Vec::new(),
+            checked: BTreeMap::new(),
             mint,
             due: None,
             due_sets: BTreeMap::new(),
@@ -135,6 +139,7 @@ impl Operator {
         self.down = Some(sim.now + sim.dice.between(200, 4_000));
         self.acted = sim.now;
         self.troubles.clear();
+        self.checked.clear();
         self.due = None;
         self.due_sets.clear();
         self.cache.clear();
@@ -264,6 +269,7 @@ impl Operator {
             references: BTreeMap::new(),
             answers,
             troubles: self.troubles.iter().map(|(trouble, _)| trouble.clone()).collect(),
+            checked_settings: self.checked.clone(),
             refused_growth: BTreeMap::new(),
             settings: Arc::clone(&self.settings),
             now: timestamp(sim.now),
@@ -364,6 +370,7 @@ impl Operator {
         for restart in &plan.restarts {
             self.note(&mut failures, |own| own.restart(sim, restart))?;
         }
+        self.checked.extend(plan.checked_settings);
         for deed in &plan.deeds {
             self.note(&mut failures, |own| own.ask_kafka_to(sim, world, deed))?;
         }

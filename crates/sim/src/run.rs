@@ -8,6 +8,7 @@ use karst_core::names::node_of_pod;
 use crate::kubernetes::{Counts, Item, Kind};
 use crate::mint::Mint;
 use crate::operator::Operator;
+use crate::operator::kafka::running_settings;
 use crate::scenarios::{self, Base, CLUSTER, Scenario, When};
 use crate::sim::{Faults, Sim};
 
@@ -153,6 +154,8 @@ fn conclude(mut start: Start, scenario: &Scenario) -> Report {
             start
                 .sim
                 .fail(format!("in the end the metadata has level {}, not {}", end.level, scenario.level));
+        } else if let Some(wrong) = scenario.ready.and_then(|_| wrong_settings(&start.sim)) {
+            start.sim.fail(wrong);
         }
     }
     let mut sim = start.sim;
@@ -201,4 +204,20 @@ fn end_state(sim: &Sim) -> EndState {
         registered: sim.quorum.registered().into_keys().collect(),
         level: sim.quorum.level,
     }
+}
+
+/// A node that does not run with the settings of the spec, of those that can change while it runs.
+fn wrong_settings(sim: &Sim) -> Option<String> {
+    let spec = &sim.api.kafka()?.spec.kafka;
+    let version = karst_core::versions::find(spec.version.as_deref().unwrap_or_default())?;
+    let config = spec.config.iter().flatten();
+    let wanted: BTreeMap<_, _> = config
+        .filter(|(key, _)| karst_core::dynamic::keys(version).any(|known| known == key.as_str()))
+        .map(|(key, value)| (key.clone(), value.to_string()))
+        .collect();
+    sim.quorum.processes.keys().find_map(|node| {
+        let running = running_settings(sim, *node)?.into_iter();
+        let running: BTreeMap<_, _> = running.map(|one| (one.key, one.value.unwrap_or_default())).collect();
+        (running != wanted).then(|| format!("in the end node {node} runs with {running:?}, not {wanted:?}"))
+    })
 }

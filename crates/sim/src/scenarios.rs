@@ -24,6 +24,7 @@ pub enum Edit {
     DeletePool(&'static str),
     Roles(&'static str, &'static [Role]),
     Configure(&'static str, i64),
+    Unset(&'static str),
     /// Asks for another version of Kafka.
     Version(&'static str),
     /// Asks for larger disks.
@@ -98,6 +99,9 @@ impl Edit {
             Self::Configure(key, value) => sim.api.edit_kafka(|kafka| {
                 let config = kafka.spec.kafka.config.get_or_insert_default();
                 config.insert((*key).to_owned(), (*value).into());
+            }),
+            Self::Unset(key) => sim.api.edit_kafka(|kafka| {
+                kafka.spec.kafka.config.as_mut().and_then(|config| config.remove(*key));
             }),
             Self::Version(version) => {
                 sim.api.edit_kafka(|kafka| kafka.spec.kafka.version = Some((*version).to_owned()));
@@ -426,13 +430,31 @@ pub fn all() -> Vec<Scenario> {
             .ends(&[4], 4),
         Story::new("broker-with-partitions-stays", Spare).then(Scale("brokers", 2)).ends(&[4], 5 - 1),
         Story::new("configuration", Whole)
-            .then(Configure("num.io.threads", 3))
+            .then(Configure("queued.max.requests", 300))
             .never_below(3)
             .ends(&[3, 4, 5], 6),
         Story::new("configuration-combined", Combined)
-            .then(Configure("num.io.threads", 3))
+            .then(Configure("queued.max.requests", 300))
             .never_below(3)
             .ends(&[0, 1, 2], 3),
+        Story::new("configured-while-running", Whole)
+            .then(Configure("num.io.threads", 3))
+            .then(Unset("num.io.threads"))
+            .then(Configure("num.io.threads", 4))
+            .never_below(3)
+            .ends(&[3, 4, 5], 6),
+        Story::new("configured-both-ways", Combined)
+            .then(Configure("num.io.threads", 3))
+            .and(Configure("queued.max.requests", 300))
+            .then(Unset("num.io.threads"))
+            .and(Configure("min.insync.replicas", 1))
+            .never_below(3)
+            .ends(&[0, 1, 2], 3),
+        Story::new("configured-and-reverted", Whole)
+            .then(Configure("num.io.threads", 3))
+            .after(0, 1_000, Unset("num.io.threads"))
+            .changes_mind()
+            .ends(&[3, 4, 5], 6),
         Story::new("upgrade", Whole).then(Version("4.2.1")).at_level(29).ends(&[3, 4, 5], 6),
         Story::new("upgrade-reverted", Combined)
             .then(Version("4.2.1"))
@@ -484,7 +506,7 @@ pub fn all() -> Vec<Scenario> {
             .ends(&[1, 2, 3], 4),
         Story::new("configured-while-one-is-down", Small)
             .then(Down(2, 60_000))
-            .after(8_000, 20_000, Configure("num.io.threads", 3))
+            .after(8_000, 20_000, Configure("queued.max.requests", 300))
             .ends(&[1, 2, 3], 4),
         Story::new("power-cut", Whole).then(PowerCut).ends(&[3, 4, 5], 6),
     ]

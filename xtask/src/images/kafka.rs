@@ -81,7 +81,7 @@ fn recipe(jars: &Path) -> Hasher {
 }
 
 /// Kafka's jars and all they need at run time.
-fn jars(cache: &Cache, version: &str) -> Result<PathBuf> {
+pub(crate) fn jars(cache: &Cache, version: &str) -> Result<PathBuf> {
     let project = project(version);
     let entry = Entry {
         name: &format!("kafka-jars-{version}"),

@@ -6,7 +6,6 @@ use crate::support::*;
 use karst_core::ids::Entropy;
 use karst_core::plan::{Fact, plan};
 use karst_core::problem::Problem;
-use karst_core::quorum::InitialControllers;
 use karst_core::world::{Answer, Answers};
 
 #[test]
@@ -171,29 +170,17 @@ fn pools_and_kafka_may_come_in_any_order() {
 #[test]
 fn a_recreated_kafka_resource_brings_the_cluster_back_from_its_disks() {
     let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
     let before = world.kafka.status.clone().unwrap();
     // The Kafka resource was deleted with all it owned, and created again; claims that are to stay are there.
     edit_kafka(&mut world, |kafka| kafka.status = None);
     world.pods.clear();
     world.pod_sets.clear();
     world.config_maps.clear();
-    for round in 0..20 {
-        let plan = plan(&world).unwrap();
-        if !plan.questions.quorum.is_empty() {
-            let initial = InitialControllers::parse(before.initial_controllers.as_ref().unwrap()).unwrap();
-            world.answers.quorum = voters(&world, &initial);
-            world.answers.registered = Kafka::default().registered(&world);
-            continue;
-        }
+    while step(&mut world, &mut kafka, &[]) {
         for map in world.config_maps.values() {
             assert_eq!(map.storage_format.as_deref(), Some("join"), "no node may form a quorum");
         }
-        if is_quiet(&plan) {
-            break;
-        }
-        assert!(round < 19, "it never comes to rest");
-        carry_out(&mut world, plan);
-        run_pods(&mut world, true);
     }
     let after = world.kafka.status.clone().unwrap();
     assert_eq!(after.cluster_id, before.cluster_id);

@@ -5,6 +5,7 @@ mod support;
 
 mod around;
 mod certificates;
+mod configuration;
 mod creation;
 mod golden;
 mod input;

@@ -52,10 +52,11 @@ fn next(world: &World, partitions: &[PartitionView]) -> Vec<Restart> {
         if plan.questions.registered {
             world.answers.registered = Kafka::default().registered(&world);
         }
-        let of = plan.questions.partitions_of;
+        let of = plan.questions.partitions_of.clone();
         if !of.is_empty() {
             world.answers.partitions = Answer::Known(Partitions { of, found: partitions.to_vec() });
         }
+        Kafka::default().tell_settings(&mut world, &plan.questions);
     }
     panic!("it never stops asking");
 }

@@ -2,6 +2,7 @@
 
 mod architectures;
 mod around;
+mod configuration;
 mod crashes;
 mod deletion;
 mod idle_pass;

@@ -87,9 +87,10 @@ async fn make_mistakes(cluster: &Cluster<'_>) -> Result<()> {
     let mistakes = [
         (json!({ "image": "docker.io/apache/kafka:no-such-tag" }), json!({ "image": null }), "image"),
         (
-            json!({ "config": { "log.retention.hours": "a while" } }),
-            json!({ "config": { "log.retention.hours": 24 } }),
-            "log.retention.hours",
+            // Only Kafka itself knows that this does not go with its other settings.
+            json!({ "config": { "replica.fetch.wait.max.ms": 60_000 } }),
+            json!({ "config": { "replica.fetch.wait.max.ms": null } }),
+            "replica.fetch.wait.max.ms",
         ),
     ];
     for (wrong, right, word) in mistakes {

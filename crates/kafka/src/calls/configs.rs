@@ -1,4 +1,4 @@
-//! DescribeConfigs: the whole configuration of one node or topic, or some entries of many topics.
+//! DescribeConfigs: the configuration of one node or topic, or that of many topics.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -28,18 +28,22 @@ pub(super) fn on_the_wire(resource: &ConfigResource) -> (i8, String) {
     }
 }
 
+/// Some entries of one configuration; all entries if none is named.
 #[derive(Debug)]
-pub(crate) struct DescribeConfigs(pub(crate) ConfigResource);
+pub(crate) struct DescribeConfigs<'a> {
+    pub(crate) resource: ConfigResource,
+    pub(crate) keys: &'a [&'a str],
+}
 
-impl Call for DescribeConfigs {
+impl Call for DescribeConfigs<'_> {
     const API: Api = Api::DescribeConfigs;
     const VERSIONS: Versions = Versions::new(4, 4);
     type Request = DescribeConfigsRequest;
     type Answer = Vec<ConfigEntry>;
 
     fn request(&self, _version: i16, _time_left: Duration) -> DescribeConfigsRequest {
-        let (kind, name) = on_the_wire(&self.0);
-        DescribeConfigsRequest::default().with_resources(vec![asked(kind, name, None)])
+        let (kind, name) = on_the_wire(&self.resource);
+        DescribeConfigsRequest::default().with_resources(vec![asked(kind, name, names(self.keys))])
     }
 
     fn answer(
@@ -47,12 +51,12 @@ impl Call for DescribeConfigs {
         response: DescribeConfigsResponse,
         context: &Context<'_>,
     ) -> Result<Vec<ConfigEntry>, Error> {
-        let (kind, name) = on_the_wire(&self.0);
+        let (kind, name) = on_the_wire(&self.resource);
         let result = response
             .results
             .iter()
             .find(|result| result.resource_type == kind && result.resource_name.as_str() == name)
-            .ok_or_else(|| context.malformed(format!("it does not speak of {:?}", self.0)))?;
+            .ok_or_else(|| context.malformed(format!("it does not speak of {:?}", self.resource)))?;
         context.check(result.error_code, result.error_message.as_ref())?;
         Ok(entries(result))
     }
@@ -66,14 +70,13 @@ pub(crate) struct DescribeTopicConfigs<'a> {
 }
 
 impl Call for DescribeTopicConfigs<'_> {
-    const API: Api = DescribeConfigs::API;
-    const VERSIONS: Versions = DescribeConfigs::VERSIONS;
+    const API: Api = DescribeConfigs::<'static>::API;
+    const VERSIONS: Versions = DescribeConfigs::<'static>::VERSIONS;
     type Request = DescribeConfigsRequest;
     type Answer = Vec<(String, Result<Vec<ConfigEntry>, Refusal>)>;
 
     fn request(&self, _version: i16, _time_left: Duration) -> DescribeConfigsRequest {
-        let keys = (!self.keys.is_empty())
-            .then(|| self.keys.iter().map(|key| StrBytes::from_string((*key).to_owned())).collect());
+        let keys = names(self.keys);
         let resources = self.topics.iter().map(|topic| asked(TOPIC, topic.clone(), keys.clone()));
         DescribeConfigsRequest::default().with_resources(resources.collect())
     }
@@ -98,6 +101,12 @@ impl Call for DescribeTopicConfigs<'_> {
         };
         self.topics.iter().map(outcome).collect()
     }
+}
+
+/// No names at all mean every entry.
+fn names(keys: &[&str]) -> Option<Vec<StrBytes>> {
+    let names = keys.iter().map(|key| StrBytes::from_string((*key).to_owned()));
+    (!keys.is_empty()).then(|| names.collect())
 }
 
 fn asked(kind: i8, name: String, keys: Option<Vec<StrBytes>>) -> DescribeConfigsResource {

@@ -32,8 +32,8 @@ fn topics() -> DescribeTopics {
     DescribeTopics(TopicSelection::All)
 }
 
-fn orders_config() -> DescribeConfigs {
-    DescribeConfigs(ConfigResource::Topic("orders".to_owned()))
+fn orders_config() -> DescribeConfigs<'static> {
+    DescribeConfigs { resource: ConfigResource::Topic("orders".to_owned()), keys: &[] }
 }
 
 fn states(cluster: &ClusterDescription) -> Vec<(i32, String, bool)> {
@@ -145,7 +145,7 @@ fn the_configuration_of_a_topic_says_where_each_value_comes_from() {
         entries.iter().all(|entry| !matches!(entry.source, ConfigSource::Other(_))),
         "every source of a real answer has a name"
     );
-    let another = DescribeConfigs(ConfigResource::Topic("invoices".to_owned()));
+    let another = DescribeConfigs { resource: ConfigResource::Topic("invoices".to_owned()), keys: &[] };
     assert!(read(&another, 4, frame!("4.1.1/describe-configs-v4.bin")).is_err(), "not the topic asked for");
 }
 

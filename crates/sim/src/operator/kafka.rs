@@ -1,7 +1,11 @@
 //! What the operator asks Kafka, and lets it do.
 
+use std::collections::BTreeMap;
+
+use karst_core::dynamic::{RunningSetting, Source};
+use karst_core::ids::NodeId;
 use karst_core::membership::Change;
-use karst_core::names::node_of_pod;
+use karst_core::names::{STARTED_WITH_ANNOTATION, node_of_pod};
 use karst_core::plan::{Deed, Questions};
 use karst_core::world::{Answer, Answers, Partitions, Registered, RegisteredBroker, Trouble, World};
 
@@ -35,11 +39,18 @@ impl Operator {
             let serves = sim.quorum.processes.get(node).is_some_and(|process| process.serves.is_some());
             answers.log_dirs.insert(*node, known_or_silent(serves.then(Vec::new)));
         }
+        for node in questions.settings_of_brokers.iter().chain(&questions.settings_of_controllers) {
+            let all = running_settings(sim, *node).map(|set| with_defaults(set, &questions.settings));
+            answers.settings.insert(*node, known_or_silent(all));
+        }
         Ok(())
     }
 
     /// Lets Kafka do something. That it did not is remembered, and the pass goes on.
     pub(super) fn ask_kafka_to(&mut self, sim: &mut Sim, world: &World, deed: &Deed) -> Called<()> {
+        if matches!(deed, Deed::Configure(_)) {
+            self.checked.clear();
+        }
         let requested =
             self.call(sim, || format!("asks Kafka: {}", describe(deed)), |sim| Ok(request(sim, deed)));
         let why = match requested {
@@ -87,7 +98,7 @@ impl Operator {
         let failures = before.map_or(0, |at| self.troubles.swap_remove(at).1);
         self.troubles.retain(|(trouble, _)| {
             std::mem::discriminant(&trouble.deed) != std::mem::discriminant(deed)
-                || matches!(deed, Deed::Unregister(_))
+                || matches!(deed, Deed::Unregister(_) | Deed::Configure(_))
         });
         let pause = (300_u64 << failures.min(10)).min(5_000);
         let trouble = Trouble { deed: deed.clone(), why, until: timestamp(sim.now + pause) };
@@ -109,6 +120,33 @@ fn reaches(sim: &mut Sim, hosts: &[String]) -> bool {
     is_up && !(sim.is_stormy() && silence > 0 && sim.dice.chance(silence))
 }
 
+/// What a node runs with: what Kafka was told stands above what its pod started with.
+pub(crate) fn running_settings(sim: &Sim, node: NodeId) -> Option<Vec<RunningSetting>> {
+    sim.quorum.processes.get(&node)?;
+    let pod = sim.api.pods().find(|pod| node_of_pod(&pod.meta.name) == Some(node))?;
+    let text = pod.meta.annotations.get(STARTED_WITH_ANNOTATION).map_or("{}", String::as_str);
+    let read: BTreeMap<String, String> = serde_json::from_str(text).unwrap_or_default();
+    let layers = [(Source::Start, &read), (Source::Cluster, &sim.quorum.settings)];
+    let mut running = BTreeMap::new();
+    for (source, layer) in layers {
+        for (key, value) in layer {
+            let setting = RunningSetting { key: key.clone(), value: Some(value.clone()), source };
+            running.insert(key.clone(), setting);
+        }
+    }
+    Some(running.into_values().collect())
+}
+
+/// Kafka also tells of settings that nobody set.
+fn with_defaults(mut set: Vec<RunningSetting>, keys: &[&str]) -> Vec<RunningSetting> {
+    for key in keys {
+        if !set.iter().any(|setting| setting.key == *key) {
+            set.push(RunningSetting { key: (*key).to_owned(), value: None, source: Source::Default });
+        }
+    }
+    set
+}
+
 fn registered(sim: &Sim) -> Registered {
     let brokers = sim.quorum.registered().into_iter();
     let brokers = brokers.map(|(node, fenced)| RegisteredBroker { node, fenced }).collect();
@@ -120,6 +158,7 @@ fn describe(deed: &Deed) -> String {
         Deed::Change(change) => change.to_string(),
         Deed::Unregister(node) => format!("broker {node} is forgotten"),
         Deed::Metadata(change) => format!("the metadata version becomes {}", change.name),
+        Deed::Configure(change) => change.to_string(),
     }
 }
 
@@ -132,12 +171,13 @@ fn request(sim: &mut Sim, deed: &Deed) -> Result<Pending, Refused> {
         Deed::Change(Change::MakeDynamic) => Err(Refused::Duplicate),
         Deed::Unregister(node) => quorum.unregister(*node),
         Deed::Metadata(change) => quorum.set_metadata(change.level),
+        Deed::Configure(change) => quorum.configure(change),
     };
     asked(&mut sim.quorum.clone())?;
     match deed {
         Deed::Change(change) => sim.check_change(change),
         Deed::Unregister(node) => sim.check_unregistration(*node),
-        Deed::Metadata(_) => {}
+        Deed::Metadata(_) | Deed::Configure(_) => {}
     }
     asked(&mut sim.quorum)
 }

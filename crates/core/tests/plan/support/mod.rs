@@ -12,12 +12,16 @@ use karst_api as api;
 use karst_certs::SecretWrite;
 use karst_core::certificates::{Issue, secret_object};
 use karst_core::digest::Digest;
+use karst_core::dynamic::{self, RunningSetting, SettingChange, Source};
 use karst_core::ids::{DirectoryId, Entropy, NodeId};
 use karst_core::membership::{Change, Voter};
-use karst_core::names::{ClusterKey, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, RACK_ANNOTATION};
+use karst_core::names::{
+    ClusterKey, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, RACK_ANNOTATION, STARTED_WITH_ANNOTATION, node_of_pod,
+};
 use karst_core::objects::{Object, config_digest, service_digest};
-use karst_core::plan::{Deed, Fact, Plan, Protection, Removal, plan};
+use karst_core::plan::{Deed, Fact, Plan, Protection, Questions, Removal, plan};
 use karst_core::quorum::InitialControllers;
+use karst_core::versions;
 use karst_core::world::{
     Answer, Answers, ClaimView, ConfigMapView, LogDirView, Meta, PartitionView, Partitions, PlainView,
     PodSetView, PodView, QuorumView, Reference, Registered, RegisteredBroker, Replica, SecretView,
@@ -70,6 +74,7 @@ pub(crate) fn world(yaml: &str) -> World {
         references,
         answers: Answers::default(),
         troubles: Vec::new(),
+        checked_settings: BTreeMap::new(),
         refused_growth: BTreeMap::new(),
         settings: Arc::new(Settings {
             operator_version: "0.1.0".into(),
@@ -125,7 +130,10 @@ pub(crate) fn decide(world: &World) -> Plan {
     if first.questions.registered {
         answers.registered = Kafka::default().registered(world);
     }
-    plan(&World { answers, ..world.clone() }).expect("a plan")
+    let mut world = World { answers, ..world.clone() };
+    let second = plan(&world).expect("a plan");
+    Kafka::default().tell_settings(&mut world, &second.questions);
+    plan(&world).expect("a plan")
 }
 
 /// Changes the `Kafka` resource as a user would.
@@ -144,6 +152,10 @@ pub(crate) fn edit_pool(world: &mut World, name: &str, edit: impl FnOnce(&mut ap
 
 /// Does what one plan asks for.
 pub(crate) fn carry_out(world: &mut World, plan: Plan) {
+    let told = plan.deeds.iter().any(|deed| matches!(deed, Deed::Configure(_)));
+    if !told {
+        world.checked_settings.extend(plan.checked_settings.clone());
+    }
     for fact in &plan.facts {
         write_fact(world, fact);
     }
@@ -402,6 +414,10 @@ pub(crate) struct Kafka {
     pub(crate) log_dirs: BTreeMap<NodeId, Vec<LogDirView>>,
     /// What the machine's label says.
     pub(crate) rack: Answer<Option<String>>,
+    /// Settings that it was told for all nodes.
+    pub(crate) told: BTreeMap<String, String>,
+    /// Settings that it was told for one node.
+    pub(crate) told_alone: BTreeMap<(NodeId, String), String>,
 }
 
 impl Default for Kafka {
@@ -416,6 +432,8 @@ impl Default for Kafka {
             fenced_known: true,
             log_dirs: BTreeMap::new(),
             rack: Answer::Known(Some("zone-a".into())),
+            told: BTreeMap::new(),
+            told_alone: BTreeMap::new(),
         }
     }
 }
@@ -501,12 +519,55 @@ impl Kafka {
         Answer::Known(Registered { brokers, fenced_known: self.fenced_known })
     }
 
+    /// The settings that a node runs with: what it was told stands above what it started with.
+    pub(crate) fn settings(&self, world: &World, node: NodeId) -> Vec<RunningSetting> {
+        let pod = world.pods.values().find(|pod| node_of_pod(&pod.meta.name) == Some(node)).expect("a pod");
+        let text = pod.meta.annotations.get(STARTED_WITH_ANNOTATION).map_or("{}", String::as_str);
+        let read: BTreeMap<String, String> = serde_json::from_str(text).unwrap();
+        let alone = self.told_alone.iter().filter(|((to, _), _)| *to == node);
+        let layers = [
+            (Source::Start, read),
+            (Source::Cluster, self.told.clone()),
+            (Source::Node, alone.map(|((_, key), value)| (key.clone(), value.clone())).collect()),
+        ];
+        let unset = |key: &str| RunningSetting { key: key.into(), value: None, source: Source::Default };
+        let known = versions::find("4.1.1").unwrap();
+        let mut running: BTreeMap<_, _> =
+            dynamic::keys(known).map(|key| (key.to_owned(), unset(key))).collect();
+        for (source, layer) in layers {
+            for (key, value) in layer {
+                running.insert(key.clone(), RunningSetting { key, value: Some(value), source });
+            }
+        }
+        running.into_values().collect()
+    }
+
+    /// Answers what is asked about settings.
+    pub(crate) fn tell_settings(&self, world: &mut World, questions: &Questions) {
+        for node in questions.settings_of_brokers.iter().chain(&questions.settings_of_controllers) {
+            let running = self.settings(world, *node);
+            world.answers.settings.insert(*node, Answer::Known(running));
+        }
+    }
+
+    fn configure(&mut self, change: &SettingChange) {
+        let SettingChange { key, node, value } = change;
+        let key = key.clone();
+        match (node, value.clone()) {
+            (None, Some(value)) => drop(self.told.insert(key, value)),
+            (None, None) => drop(self.told.remove(&key)),
+            (Some(node), Some(value)) => drop(self.told_alone.insert((*node, key), value)),
+            (Some(node), None) => drop(self.told_alone.remove(&(*node, key))),
+        }
+    }
+
     /// Does what it is asked to do.
     pub(crate) fn do_it(&mut self, deed: &Deed) {
         match deed {
             Deed::Change(change) => self.change(change),
             Deed::Unregister(node) => drop(self.registered.remove(node)),
             Deed::Metadata(change) => self.level = change.level,
+            Deed::Configure(change) => self.configure(change),
         }
     }
 
@@ -571,6 +632,7 @@ pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[Partition
         for machine in plan.questions.machines.keys() {
             world.answers.machines.insert(machine.clone(), kafka.rack.clone());
         }
+        kafka.tell_settings(world, &plan.questions);
         return true;
     }
     world.answers = Answers::default();
@@ -585,6 +647,9 @@ pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[Partition
             continue;
         }
         kafka.do_it(deed);
+        if matches!(deed, Deed::Configure(_)) {
+            world.checked_settings.clear();
+        }
         if let Deed::Unregister(node) = deed
             && let Some(status) = karst_core::registration::without(world, *node)
         {

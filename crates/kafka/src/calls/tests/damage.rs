@@ -69,8 +69,13 @@ fn a_count_of_four_billion_anywhere_does_no_harm() {
     }
 }
 
+/// How many cases each random test tries: more of them in `cargo xtask fuzz`.
+fn cases() -> u32 {
+    std::env::var("KARST_FUZZ_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(2_000)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn damaged_bytes_do_no_harm(

@@ -1,0 +1,355 @@
+//! Settings of users: what is refused, what changes while nodes run, and what restarts them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::support::*;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use karst_core::dynamic::{RunningSetting, SettingChange, Source};
+use karst_core::ids::NodeId;
+use karst_core::names::SETTINGS_IN_KAFKA_ANNOTATION;
+use karst_core::plan::{Deed, Plan, plan};
+use karst_core::rolling::Cause;
+use karst_core::world::{Answer, Answers, Trouble, World};
+use serde_json::{Value, json};
+
+const SERVICE: &str = "my-cluster-kafka-brokers";
+
+fn set(world: &mut World, key: &str, value: impl Into<Value>) {
+    let value = value.into();
+    edit_kafka(world, |kafka| {
+        kafka.spec.kafka.config.get_or_insert_default().insert(key.to_owned(), value);
+    });
+}
+
+fn unset(world: &mut World, key: &str) {
+    edit_kafka(world, |kafka| {
+        kafka.spec.kafka.config.as_mut().unwrap().remove(key);
+    });
+}
+
+/// A Kafka at rest, and the world around it.
+fn at_rest() -> (World, Kafka) {
+    let world = converged();
+    let kafka = Kafka::formed(&world);
+    (world, kafka)
+}
+
+/// Gives every pod another uid, so that a restart shows.
+fn mark_pods(world: &mut World) {
+    for pod in world.pods.values_mut() {
+        Arc::make_mut(pod).meta.uid.push_str("-first");
+    }
+}
+
+/// The pods that were replaced since they were marked.
+fn replaced(world: &World) -> BTreeSet<String> {
+    let new = world.pods.values().filter(|pod| !pod.meta.uid.ends_with("-first"));
+    new.map(|pod| pod.meta.name.clone()).collect()
+}
+
+fn change(key: &str, value: Option<&str>) -> SettingChange {
+    SettingChange { key: key.into(), node: None, value: value.map(Into::into) }
+}
+
+/// What is planned once all questions are answered.
+fn answered(world: &World, kafka: &mut Kafka) -> Plan {
+    let mut world = World { answers: Answers::default(), ..world.clone() };
+    for _ in 0..5 {
+        let plan = plan(&world).unwrap();
+        if plan.questions.is_empty() {
+            return plan;
+        }
+        if !plan.questions.quorum.is_empty() {
+            world.answers.quorum = kafka.quorum(&world);
+        }
+        if plan.questions.registered {
+            world.answers.registered = kafka.registered(&world);
+        }
+        kafka.tell_settings(&mut world, &plan.questions);
+    }
+    panic!("it never stops asking");
+}
+
+fn configured(plan: &Plan) -> Vec<SettingChange> {
+    let changes = plan.deeds.iter().filter_map(|deed| match deed {
+        Deed::Configure(change) => Some(change.clone()),
+        _ => None,
+    });
+    changes.collect()
+}
+
+fn record(world: &World) -> Option<&String> {
+    world.services[SERVICE].meta.annotations.get(SETTINGS_IN_KAFKA_ANNOTATION)
+}
+
+#[test]
+fn a_wrong_value_is_refused_and_nothing_that_runs_is_touched() {
+    let mut world = converged();
+    mark_pods(&mut world);
+    set(&mut world, "num.io.threads", "many");
+    set(&mut world, "compression.type", "zip");
+    let plan = decide(&world);
+    assert!(plan.objects.is_empty() && plan.restarts.is_empty() && plan.deeds.is_empty());
+    carry_out(&mut world, plan);
+    let (ready, reason, message) = conditions(&world, "Ready").remove(0);
+    assert_eq!((ready.as_str(), reason.as_str()), ("False", "InvalidResource"));
+    for part in
+        ["spec.kafka.config.num.io.threads is 'many'", "a whole number", "compression.type is 'zip'", "zstd"]
+    {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+    set(&mut world, "num.io.threads", 8);
+    unset(&mut world, "compression.type");
+    converge(&mut world);
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    assert!(replaced(&world).is_empty());
+}
+
+#[test]
+fn an_unknown_setting_is_passed_on_and_told() {
+    let mut world = quickstart();
+    set(&mut world, "my.plugin.level", 3);
+    converge(&mut world);
+    let warnings = conditions(&world, "Warning");
+    let unknown = warnings.iter().find(|(_, reason, _)| reason == "UnknownSettings").expect("a warning");
+    assert!(unknown.2.contains("my.plugin.level"), "{unknown:?}");
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+}
+
+#[test]
+fn a_setting_that_can_change_while_nodes_run_restarts_none() {
+    let (mut world, mut kafka) = at_rest();
+    mark_pods(&mut world);
+    set(&mut world, "log.retention.ms", 60_000);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(kafka.told, [("log.retention.ms".into(), "60000".into())].into());
+    assert!(replaced(&world).is_empty());
+    assert_eq!(world.kafka.status.as_ref().unwrap().observed_generation, Some(2));
+    assert_eq!(record(&world).map(String::as_str), Some("log.retention.ms"));
+}
+
+#[test]
+fn the_generation_is_not_done_before_kafka_was_told() {
+    let (mut world, mut kafka) = at_rest();
+    set(&mut world, "log.retention.ms", 60_000);
+    for _ in 0..20 {
+        let done = world.kafka.status.as_ref().unwrap().observed_generation == Some(2);
+        assert!(!done || kafka.told.contains_key("log.retention.ms"));
+        if !step(&mut world, &mut kafka, &[]) {
+            assert!(done);
+            return;
+        }
+    }
+    panic!("it never comes to rest");
+}
+
+#[test]
+fn kafka_is_told_only_after_it_is_written_down() {
+    let (mut world, mut kafka) = at_rest();
+    set(&mut world, "log.retention.ms", 60_000);
+    let plan = answered(&world, &mut kafka);
+    assert_eq!(configured(&plan), []);
+    assert!(plan.objects.iter().any(|object| object.describe() == format!("Service {SERVICE}")));
+    carry_out(&mut world, plan);
+    assert_eq!(record(&world).map(String::as_str), Some("log.retention.ms"));
+    assert_eq!(configured(&answered(&world, &mut kafka)), [change("log.retention.ms", Some("60000"))]);
+}
+
+#[test]
+fn a_static_and_a_dynamic_setting_together_restart_each_pod_once() {
+    let (mut world, mut kafka) = at_rest();
+    mark_pods(&mut world);
+    set(&mut world, "log.retention.ms", 60_000);
+    set(&mut world, "queued.max.requests", 300);
+    let mut restarts: BTreeMap<String, usize> = BTreeMap::new();
+    for _ in 0..200 {
+        let plan = plan(&world).unwrap();
+        for restart in plan.restarts.iter().filter(|_| plan.questions.is_empty()) {
+            *restarts.entry(restart.pod.clone()).or_default() += 1;
+        }
+        if !step(&mut world, &mut kafka, &[]) {
+            break;
+        }
+    }
+    assert_eq!(restarts.len(), 6);
+    assert!(restarts.values().all(|times| *times == 1), "{restarts:?}");
+    assert_eq!(kafka.told["log.retention.ms"], "60000");
+}
+
+#[test]
+fn a_setting_that_is_taken_back_is_deleted_without_a_restart() {
+    let (mut world, mut kafka) = at_rest();
+    set(&mut world, "log.retention.ms", 60_000);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    mark_pods(&mut world);
+    unset(&mut world, "log.retention.ms");
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert!(kafka.told.is_empty());
+    assert!(replaced(&world).is_empty());
+    assert_eq!(record(&world).map(String::as_str), Some(""));
+}
+
+#[test]
+fn a_setting_that_nodes_started_with_is_forgotten_by_a_restart() {
+    let mut world = quickstart();
+    set(&mut world, "log.retention.ms", 60_000);
+    converge(&mut world);
+    let mut kafka = Kafka::formed(&world);
+    mark_pods(&mut world);
+    unset(&mut world, "log.retention.ms");
+    let plan = answered(&world, &mut kafka);
+    carry_out(&mut world, plan);
+    let causes = answered(&world, &mut kafka).restarts.remove(0).causes;
+    assert_eq!(causes, [Cause::SettingsGone(vec!["log.retention.ms".into()])]);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(replaced(&world).len(), 6);
+    assert!(kafka.told.is_empty());
+}
+
+#[test]
+fn what_somebody_told_kafka_by_hand_stays_unless_the_spec_names_it() {
+    let (mut world, mut kafka) = at_rest();
+    kafka.told.insert("log.cleaner.threads".into(), "2".into());
+    kafka.told_alone.insert((NodeId(1), "log.retention.ms".into()), "1".into());
+    world.checked_settings.clear();
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(kafka.told.len(), 1);
+    assert_eq!(kafka.told_alone.len(), 1);
+
+    set(&mut world, "log.cleaner.threads", 3);
+    set(&mut world, "log.retention.ms", 60_000);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(kafka.told["log.cleaner.threads"], "3");
+    assert_eq!(kafka.told["log.retention.ms"], "60000");
+    assert!(kafka.told_alone.is_empty(), "what one broker was told stands above what all are told");
+}
+
+#[test]
+fn min_insync_replicas_is_set_back_because_kafka_does_not_let_go_of_it() {
+    let (mut world, mut kafka) = at_rest();
+    set(&mut world, "min.insync.replicas", 1);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    set(&mut world, "min.insync.replicas", 2);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(kafka.told["min.insync.replicas"], "2");
+    unset(&mut world, "min.insync.replicas");
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(kafka.told["min.insync.replicas"], "1");
+}
+
+#[test]
+fn a_change_that_is_reverted_before_anybody_looked_is_reverted_in_kafka_too() {
+    let (mut world, mut kafka) = at_rest();
+    set(&mut world, "log.retention.ms", 60_000);
+    let plan = answered(&world, &mut kafka);
+    carry_out(&mut world, plan);
+    // Kafka is told, and the operator dies: a new one has seen no node.
+    for deed in &answered(&world, &mut kafka).deeds {
+        kafka.do_it(deed);
+    }
+    world.checked_settings.clear();
+    assert_eq!(kafka.told.len(), 1);
+    unset(&mut world, "log.retention.ms");
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert!(kafka.told.is_empty());
+}
+
+#[test]
+fn a_value_that_kafka_does_not_take_is_told_and_stops_nothing_else() {
+    let (mut world, mut kafka) = at_rest();
+    set(&mut world, "num.io.threads", 100);
+    set(&mut world, "log.retention.ms", 60_000);
+    let plan = answered(&world, &mut kafka);
+    carry_out(&mut world, plan);
+    let refused = change("num.io.threads", Some("100"));
+    let until = world.now.checked_add(SignedDuration::from_secs(5)).unwrap();
+    let why = "value should not be greater than double the current value 8".to_owned();
+    world.troubles = vec![Trouble { deed: Deed::Configure(refused.clone()), why, until }];
+    let plan = answered(&world, &mut kafka);
+    assert_eq!(configured(&plan), [change("log.retention.ms", Some("60000"))]);
+    carry_out(&mut world, plan);
+    let warnings = conditions(&world, "Warning");
+    let told = warnings.iter().find(|(_, reason, _)| reason == "SettingNotTaken").expect("a warning");
+    for part in ["num.io.threads", "100", "double the current value"] {
+        assert!(told.2.contains(part), "{told:?}");
+    }
+    world.now = until;
+    assert!(configured(&answered(&world, &mut kafka)).contains(&refused), "it is tried again");
+}
+
+#[test]
+fn a_node_at_rest_is_asked_once() {
+    let (mut world, _) = at_rest();
+    let asks = |world: &World| {
+        let mut world = World { answers: Answers::default(), ..world.clone() };
+        world.answers.quorum = healthy_quorum(&world);
+        world.answers.registered = Kafka::default().registered(&world);
+        let questions = plan(&world).unwrap().questions;
+        (questions.settings_of_brokers.len(), questions.settings_of_controllers.len())
+    };
+    assert_eq!(asks(&world), (0, 0));
+    // It starts again, or something else is wanted.
+    let pod = Arc::make_mut(world.pods.get_mut("my-cluster-brokers-1").unwrap());
+    pod.since = Some(Timestamp::from_second(1_700_000_100).unwrap());
+    assert_eq!(asks(&world), (1, 0));
+    set(&mut world, "log.retention.ms", 1);
+    assert_eq!(asks(&world), (3, 3));
+}
+
+#[test]
+fn a_node_that_does_not_say_what_it_runs_with_changes_nothing() {
+    let (mut world, mut kafka) = at_rest();
+    set(&mut world, "log.retention.ms", 60_000);
+    let written = answered(&world, &mut kafka);
+    carry_out(&mut world, written);
+    world.answers.quorum = kafka.quorum(&world);
+    world.answers.registered = kafka.registered(&world);
+    for node in 0..6 {
+        world.answers.settings.insert(NodeId(node), Answer::Silent("no answer".into()));
+    }
+    let plan = plan(&world).unwrap();
+    assert!(plan.questions.is_empty() && plan.deeds.is_empty() && plan.checked_settings.is_empty());
+}
+
+#[test]
+fn a_value_in_another_form_is_the_same_value() {
+    let (mut world, mut kafka) = at_rest();
+    set(&mut world, "log.cleanup.policy", "delete, compact");
+    converge_kafka(&mut world, &mut kafka, &[]);
+    world.checked_settings.clear();
+    world.answers.quorum = kafka.quorum(&world);
+    world.answers.registered = kafka.registered(&world);
+    let running = |value: &str| RunningSetting {
+        key: "log.cleanup.policy".into(),
+        value: Some(value.into()),
+        source: Source::Cluster,
+    };
+    for node in 0..6 {
+        world.answers.settings.insert(NodeId(node), Answer::Known(vec![running("delete,compact")]));
+    }
+    assert_eq!(configured(&plan(&world).unwrap()), []);
+}
+
+#[test]
+fn controllers_restart_for_what_only_brokers_take_while_they_run() {
+    let (mut world, mut kafka) = at_rest();
+    mark_pods(&mut world);
+    set(&mut world, "num.network.threads", 4);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    let expected = ["controllers-3", "controllers-4", "controllers-5"].map(|pod| format!("my-cluster-{pod}"));
+    assert_eq!(replaced(&world), expected.into());
+    assert_eq!(kafka.told["num.network.threads"], "4");
+}
+
+#[test]
+fn copies_that_cannot_be_made_are_told() {
+    let mut world = quickstart();
+    set(&mut world, "default.replication.factor", 5);
+    set(&mut world, "min.insync.replicas", json!("6"));
+    converge(&mut world);
+    let told: String =
+        conditions(&world, "Warning").into_iter().map(|(_, _, message)| message + "\n").collect();
+    assert!(told.contains("default.replication.factor is 5, and there are 3 brokers"), "{told}");
+    assert!(told.contains("min.insync.replicas is 6, and default.replication.factor is 5"), "{told}");
+}

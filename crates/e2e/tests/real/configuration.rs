@@ -1,0 +1,166 @@
+//! Settings of a running cluster: taken without a restart where Kafka can, by one restart of each node where it must, refused
+//! where it would not start.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use karst_api::Kafka;
+use karst_e2e::cluster::{ACTING, Cluster, STARTING, is_pod_ready, uids, warnings};
+use karst_e2e::kafka_tools::ConsoleTools;
+use karst_e2e::manifests::{claims, kafka, pool};
+use karst_e2e::story::{Scene, story};
+use karst_e2e::wait;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+const BROKERS: [i32; 2] = [0, 1];
+
+#[tokio::test]
+async fn settings_change_without_a_restart_where_kafka_can_and_with_one_where_it_must() -> Result<()> {
+    story("configuration", Duration::from_secs(420), async |scene| {
+        let cluster = create(scene).await?;
+        let bootstrap = cluster.bootstrap().await?;
+        let tools = ConsoleTools::new(scene, "set-brokers-0", &bootstrap);
+        change_while_running(&cluster, &tools).await?;
+        refuse(&cluster).await?;
+        report_what_kafka_does_not_take(&cluster).await?;
+        restart_once(&cluster, "a setting that is read at the start", &json!({ "queued.max.requests": 400 }))
+            .await?;
+        let both = json!({ "queued.max.requests": 300, "log.retention.ms": 700_000 });
+        restart_once(&cluster, "one of each kind", &both).await?;
+        expect(&tools, "log.retention.ms", "700000").await?;
+        expect(&tools, "queued.max.requests", "300").await?;
+        let gone = json!({ "log.retention.ms": null, "message.max.bytes": null });
+        restart_once(&cluster, "no longer what nodes started with", &gone).await?;
+        expect(&tools, "log.retention.ms", "null").await?;
+        expect(&tools, "message.max.bytes", "1048588").await
+    })
+    .await
+}
+
+async fn create(scene: &Scene) -> Result<Cluster<'_>> {
+    let mut pools = [pool("set", "brokers", &["broker"], 2), pool("set", "controllers", &["controller"], 1)];
+    for pool in &mut pools {
+        pool["spec"]["storage"] = claims(true);
+    }
+    let cluster = Cluster::create(scene, &kafka("set"), &pools).await?;
+    scene.step("waiting until it is ready");
+    cluster.until_ready().await?;
+    cluster.until_quorum_is_formed().await?;
+    Ok(cluster)
+}
+
+/// Values of `null` take settings away.
+async fn configure(cluster: &Cluster<'_>, config: &Value) -> Result<()> {
+    let patch = Patch::Merge(json!({ "spec": { "kafka": { "config": config } } }));
+    cluster.scene.api::<Kafka>().patch(&cluster.name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// All brokers run with this value.
+async fn expect(tools: &ConsoleTools<'_>, key: &str, value: &str) -> Result<()> {
+    for broker in BROKERS {
+        let found = tools.broker_setting(broker, key).await?;
+        ensure!(found == value, "broker {broker} runs with {key}={found}, not {value}");
+    }
+    Ok(())
+}
+
+/// The pods, with how often their containers were started.
+async fn lives(cluster: &Cluster<'_>) -> Result<BTreeMap<String, (String, i32)>> {
+    let pods = cluster.scene.api::<Pod>().list(&cluster.listed()).await?;
+    let restarts = |pod: &Pod| {
+        let containers = pod.status.as_ref().and_then(|status| status.container_statuses.clone());
+        containers.into_iter().flatten().map(|container| container.restart_count).sum()
+    };
+    Ok(pods.iter().map(|pod| (pod.name_any(), (pod.uid().unwrap_or_default(), restarts(pod)))).collect())
+}
+
+async fn change_while_running(cluster: &Cluster<'_>, tools: &ConsoleTools<'_>) -> Result<()> {
+    cluster.scene.step("changing settings that Kafka takes while it runs");
+    let before = lives(cluster).await?;
+    let config = json!({
+        "log.retention.ms": 600_000,
+        "message.max.bytes": 2_000_000,
+        "num.io.threads": 12,
+        "background.threads": 12,
+        "min.insync.replicas": 2,
+    });
+    configure(cluster, &config).await?;
+    cluster.until_ready().await?;
+    for (key, value) in config.as_object().into_iter().flatten() {
+        expect(tools, key, &value.to_string()).await?;
+    }
+    cluster.scene.step("taking some of them back");
+    let back = json!({ "background.threads": null, "num.io.threads": null, "min.insync.replicas": 1 });
+    configure(cluster, &back).await?;
+    cluster.until_ready().await?;
+    expect(tools, "background.threads", "10").await?;
+    expect(tools, "num.io.threads", "8").await?;
+    expect(tools, "min.insync.replicas", "1").await?;
+    let after = lives(cluster).await?;
+    ensure!(before == after, "nothing was to restart: {before:?}, then {after:?}");
+    Ok(())
+}
+
+/// What Kafka would not start with reaches no node.
+async fn refuse(cluster: &Cluster<'_>) -> Result<()> {
+    cluster.scene.step("asking for what Kafka would not start with");
+    let before = lives(cluster).await?;
+    configure(cluster, &json!({ "queued.max.requests": "many" })).await?;
+    cluster.until_not_ready("InvalidResource", "spec.kafka.config.queued.max.requests").await?;
+    configure(cluster, &json!({ "queued.max.requests": null })).await?;
+    cluster.until_ready().await?;
+    ensure!(before == lives(cluster).await?, "a refused setting restarted something");
+    Ok(())
+}
+
+/// Kafka doubles the number of its threads at most.
+async fn report_what_kafka_does_not_take(cluster: &Cluster<'_>) -> Result<()> {
+    cluster.scene.step("asking for what Kafka does not take while it runs");
+    let before = lives(cluster).await?;
+    configure(cluster, &json!({ "num.io.threads": 100 })).await?;
+    cluster
+        .until_status("a warning with setting, value and Kafka's own words", ACTING, |_, status| {
+            let said = warnings(status.conditions.as_ref());
+            let told = |warning: &String| {
+                ["SettingNotTaken", "num.io.threads", "100", "double"]
+                    .iter()
+                    .all(|part| warning.contains(part))
+            };
+            said.iter().any(told).then_some(())
+        })
+        .await?;
+    configure(cluster, &json!({ "num.io.threads": null })).await?;
+    cluster.until_ready().await?;
+    ensure!(before == lives(cluster).await?, "a setting that was not taken restarted something");
+    Ok(())
+}
+
+/// Every pod is replaced, and none twice.
+async fn restart_once(cluster: &Cluster<'_>, what: &str, config: &Value) -> Result<()> {
+    cluster.scene.step(format!("changing {what}"));
+    let before = cluster.pod_uids().await?;
+    let mut seen: BTreeSet<String> = before.values().cloned().collect();
+    configure(cluster, config).await?;
+    let (api, watched) = (cluster.scene.api::<Pod>(), cluster.watched());
+    wait::until(api, watched, "another pod for each", STARTING, |pods| {
+        let now = uids(pods);
+        seen.extend(now.values().cloned());
+        let all_new = before.iter().all(|(pod, uid)| now.get(pod).is_some_and(|new| new != uid));
+        (all_new && pods.values().all(is_pod_ready)).then_some(())
+    })
+    .await?;
+    cluster.until_ready().await?;
+    seen.extend(cluster.pod_uids().await?.into_values());
+    ensure!(
+        seen.len() == 2 * before.len(),
+        "{} pods in the places of {}",
+        seen.len() - before.len(),
+        before.len()
+    );
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! Fuzzing by hand: the random tests of the suite, with more cases, again and again until the time is up.
+//!
+//! Each round begins with fresh randomness. What a finding was is printed, and kept by proptest beside the test, so that the
+//! suite tries it first from then on.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+
+use crate::steps::note;
+use crate::{command, paths};
+
+/// How many cases a random test tries in one round. The tests read it from `KARST_FUZZ_CASES`.
+const CASES: &str = "20000";
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// What to fuzz; everything in turns when not given
+    target: Option<Target>,
+    /// For how many minutes
+    #[arg(long, default_value_t = 1)]
+    minutes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Target {
+    /// Settings of users: can one of them become a setting of Karst?
+    Settings,
+    /// Answers of Kafka: can broken ones do harm?
+    Frames,
+}
+
+impl Target {
+    /// The package, and a part of the names of its tests.
+    fn tests(self) -> [&'static str; 4] {
+        match self {
+            Self::Settings => ["--package", "karst-core", "--test", "injection"],
+            Self::Frames => ["--package", "karst-kafka", "--lib", "damage"],
+        }
+    }
+}
+
+pub(crate) fn fuzz(options: &Options) -> Result<()> {
+    let targets = options.target.map_or_else(|| vec![Target::Settings, Target::Frames], |one| vec![one]);
+    let end = Instant::now() + Duration::from_secs(60 * options.minutes);
+    let mut rounds = 0;
+    while rounds == 0 || Instant::now() < end {
+        for target in &targets {
+            let mut cargo = Command::new(env!("CARGO"));
+            cargo.current_dir(paths::checkout()).env("KARST_FUZZ_CASES", CASES);
+            cargo.args(["test", "--quiet"]).args(target.tests());
+            command::run(&mut cargo).with_context(|| format!("{target:?} found something"))?;
+        }
+        rounds += 1;
+    }
+    note(format!("{rounds} rounds of {CASES} cases a test, and no finding"));
+    Ok(())
+}
