@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use karst_api as api;
 
+use crate::authorization::Authorization;
 use crate::cluster::{Cluster, Pool, Roles};
 use crate::ids::NodeId;
 use crate::listeners;
@@ -45,15 +46,16 @@ pub fn resolve(world: &World) -> Resolved {
     }
     let version = asked.map(|asked| upgrade::held(world, asked, &mut resolved.notices));
     let metadata_version = version.and_then(|version| upgrade::wanted_metadata(spec, version));
-    if spec.authorization.is_some() {
-        resolved.problems.push(Problem::AuthorizationUnsupported);
-    }
+    let authorization = Authorization::read(spec.authorization.as_ref(), &mut resolved.problems);
     let listeners = listeners::resolve(&spec.listeners);
     resolved.problems.extend(listeners.problems);
     resolved.notices.extend(listeners.notices);
 
     let pools = pools::resolve(world, &mut resolved);
     check_cluster(world, &pools, &mut resolved);
+    let (problems, notices) = listeners::check_brokers(&world.key, &listeners.served, &pools);
+    resolved.problems.extend(problems);
+    resolved.notices.extend(notices);
     if let (Some(version), Some(metadata_version), true) =
         (version, metadata_version, resolved.problems.is_empty())
     {
@@ -63,6 +65,7 @@ pub fn resolve(world: &World) -> Resolved {
             metadata_version,
             image: image(world, spec, asked == Some(version), version),
             listeners: listeners.served,
+            authorization,
             pools,
             domain: world.settings.cluster_domain.clone(),
         });

@@ -7,6 +7,7 @@ mod certificates;
 mod creation;
 mod golden;
 mod input;
+mod listeners;
 mod pools;
 mod quorum;
 mod rolling;

@@ -61,6 +61,8 @@ pub(crate) fn world(yaml: &str) -> World {
         answers: Answers::default(),
         troubles: Vec::new(),
         refused_growth: BTreeMap::new(),
+        refused_services: BTreeMap::new(),
+        referenced: BTreeMap::new(),
         settings: Arc::new(Settings {
             operator_version: "0.1.0".into(),
             node_image: "docker.io/karst/operator:0.1.0".into(),
@@ -147,6 +149,9 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
     for object in plan.objects {
         write_object(world, object);
     }
+    for service in plan.services {
+        write_object(world, service);
+    }
     for growth in &plan.growths {
         let claim = Arc::make_mut(world.claims.get_mut(&growth.claim).expect("a claim"));
         claim.requested = Some(growth.size.clone());
@@ -157,6 +162,7 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
             Removal::Secret { name, .. } => drop(world.secrets.remove(name)),
             Removal::Claim { name, .. } => drop(world.claims.remove(name)),
             Removal::PodSet { name, .. } => drop(world.pod_sets.remove(name)),
+            Removal::Service { name, .. } => drop(world.services.remove(name)),
         }
     }
     for restart in &plan.restarts {
@@ -277,7 +283,19 @@ fn write_object(world: &mut World, object: Object) {
         }
         Object::Service(service) => {
             let digest = service_digest(&service).ok();
-            world.services.insert(name, Arc::new(ServiceView { meta, digest }));
+            // Every service that asks for one gets a port of the nodes, and keeps it.
+            let type_ = service.spec.as_ref().and_then(|spec| spec.type_.clone()).unwrap_or_default();
+            let asked = service
+                .spec
+                .iter()
+                .flat_map(|spec| spec.ports.iter().flatten())
+                .find_map(|one| one.node_port);
+            let seen = world.services.get(&name).map(|seen| ServiceView::clone(seen)).unwrap_or_default();
+            let free = 30000 + u16::try_from(world.services.len()).unwrap();
+            let port = asked.map(|port| u16::try_from(port).unwrap()).or(seen.node_port).unwrap_or(free);
+            let node_port = ["NodePort", "LoadBalancer"].contains(&type_.as_str()).then_some(port);
+            let view = ServiceView { meta, digest, node_port, addresses: seen.addresses };
+            world.services.insert(name, Arc::new(view));
         }
         Object::ConfigMap(map) => {
             let digest = config_digest(map.data.as_ref()).ok();
@@ -334,7 +352,10 @@ pub(crate) fn run_pods(world: &mut World, ready: bool) {
         let value: Value = serde_json::from_str(&pod.json).unwrap();
         let metadata: ObjectMeta = serde_json::from_value(value["metadata"].clone()).unwrap();
         let running = world.pods.get(&name).map_or_else(|| meta(&metadata), |pod| pod.meta.clone());
-        let view = PodView { meta: running, phase: "Running".into(), ready, since: None, stuck: None };
+        let node_name = Some(format!("machine-{name}"));
+        let host_ip = karst_core::names::node_of_pod(&name).map(|node| format!("192.168.0.{}", node.0 + 1));
+        let phase = "Running".into();
+        let view = PodView { meta: running, phase, ready, since: None, stuck: None, node_name, host_ip };
         world.pods.insert(name, Arc::new(view));
     }
 }
@@ -534,6 +555,7 @@ pub(crate) fn is_quiet(plan: &Plan) -> bool {
         && plan.certificates.is_empty()
         && plan.ownerships.is_empty()
         && plan.objects.is_empty()
+        && plan.services.is_empty()
         && plan.growths.is_empty()
         && plan.status.is_none()
         && plan.pool_statuses.is_empty()
