@@ -2,6 +2,7 @@
 
 mod ask;
 mod clients;
+mod doors;
 mod events;
 mod failure;
 mod gates;
@@ -13,6 +14,7 @@ mod lease;
 mod metrics;
 mod pass;
 mod queue;
+mod references;
 mod run;
 mod settings;
 mod slots;

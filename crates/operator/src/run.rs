@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ask::Terms;
 use crate::clients::Clients;
+use crate::doors::Doors;
 use crate::events::Events;
 use crate::growths::Growths;
 use crate::hands::Hands;
@@ -23,6 +24,7 @@ use crate::lease::{Election, Leadership};
 use crate::metrics::Metrics;
 use crate::pass::Passes;
 use crate::queue::{Outcome, Queue, Work};
+use crate::references::References;
 use crate::settings::Settings;
 use crate::slots::Slots;
 use crate::troubles::Troubles;
@@ -79,6 +81,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         _ = background.join_next() => return Err(anyhow!("a watch ended")),
     }
 
+    let references = References::new(client.clone(), Arc::clone(&queue));
     let identity = settings.lease.as_ref().map(|lease| lease.identity.clone());
     let passes = Arc::new(Passes {
         hands: Hands {
@@ -93,6 +96,8 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         terms,
         troubles: Troubles::default(),
         growths: Growths::default(),
+        doors: Doors::default(),
+        references,
         settings: Arc::clone(&settings.core),
         sees_all: settings.selector.is_none(),
     });

@@ -97,11 +97,18 @@ impl TestNode {
     }
 
     pub(crate) fn launch(&self) -> Launched<'_> {
+        self.launch_with(&[])
+    }
+
+    fn launch_with(&self, arguments: &[&str]) -> Launched<'_> {
         let output = File::create(self.path("output")).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_karst-node"))
             .args(["run", "--http", "127.0.0.1:0"])
+            .args(arguments)
             .arg("--config-dir")
             .arg(self.path("config"))
+            .arg("--work-dir")
+            .arg(self.path("work"))
             .arg("--java")
             .arg(self.path("java"))
             .stdout(output.try_clone().unwrap())
@@ -113,7 +120,12 @@ impl TestNode {
 
     /// Runs the launcher to its end; its exit code and all that was printed.
     pub(crate) fn run(&self) -> (i32, String) {
-        let mut launched = self.launch();
+        self.run_with(&[])
+    }
+
+    /// The same, with more arguments.
+    pub(crate) fn run_with(&self, arguments: &[&str]) -> (i32, String) {
+        let mut launched = self.launch_with(arguments);
         (launched.exit_code(), self.read("output"))
     }
 }
