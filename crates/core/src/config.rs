@@ -154,6 +154,10 @@ pub fn render(
         for one in served {
             secure_clients(&mut config, one.listener);
         }
+        // Certificates that change are loaded while the broker runs. Kafka would refuse those for other names, and with one
+        // of them all that changed at the same time.
+        config.set("ssl.allow.dn.changes", "true");
+        config.set("ssl.allow.san.changes", "true");
     }
     if let Some(authorization) = &cluster.authorization {
         authorization.add_to(&mut config, &cluster.key.name);

@@ -753,3 +753,13 @@ fn a_cluster_whose_resource_is_not_valid_keeps_the_names_of_its_certificates() {
     assert!(after.not_after > world.now + SignedDuration::from_hours(24 * 300), "it was renewed");
     assert_eq!(after.names, before);
 }
+
+#[test]
+fn the_example_is_carried_out_without_a_word_but_about_its_load_balancer() {
+    let mut world = world(include_str!("../../../../deploy/examples/listeners.yaml"));
+    converge(&mut world);
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    let said = conditions(&world, "Warning");
+    assert!(said.iter().all(|(_, reason, _)| reason == "ListenerAwaitsAddress"), "{said:?}");
+    assert_eq!(status(&world, "external").bootstrap_servers.unwrap().matches(":32100").count(), 3);
+}

@@ -43,7 +43,7 @@ async fn create(scene: &Scene) -> Result<Cluster<'_>> {
     Ok(cluster)
 }
 
-async fn entry(scene: &Scene, secret: &str, key: &str) -> Result<Vec<u8>> {
+pub(crate) async fn entry(scene: &Scene, secret: &str, key: &str) -> Result<Vec<u8>> {
     let found = scene.api::<Secret>().get(secret).await?;
     let data = found.data.unwrap_or_default();
     let value: Option<ByteString> = data.get(key).cloned();
@@ -62,7 +62,7 @@ async fn address(cluster: &Cluster<'_>, port: u16) -> Result<String> {
     Ok(format!("{host}:{port}"))
 }
 
-fn option(key: &str, value: impl std::fmt::Display) -> String {
+pub(crate) fn option(key: &str, value: impl std::fmt::Display) -> String {
     format!("{key}={value}")
 }
 
@@ -81,7 +81,7 @@ async fn encrypted(cluster: &Cluster<'_>, files: &Path) -> Result<()> {
     is_refused(Kcat::new(&address).with(&tls)).await
 }
 
-async fn is_refused(kcat: Kcat) -> Result<()> {
+pub(crate) async fn is_refused(kcat: Kcat) -> Result<()> {
     let outcome = kcat.with(&["message.timeout.ms=8000".to_owned()]).produce("refused", &["record"]).await;
     ensure!(outcome.is_err(), "a client that should be refused was served");
     Ok(())
@@ -113,7 +113,7 @@ async fn with_certificate(cluster: &Cluster<'_>, files: &Path) -> Result<()> {
 }
 
 /// Makes a key and a certificate with openssl, signed by `issuer` or, when that is itself, by itself.
-async fn sign(files: &Path, name: &str, issuer: &str) -> Result<()> {
+pub(crate) async fn sign(files: &Path, name: &str, issuer: &str) -> Result<()> {
     let subject = format!("/CN={name}");
     let (key, crt) = (format!("{name}.key"), format!("{name}.crt"));
     let mut arguments = vec![
