@@ -257,6 +257,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
+    #[allow(clippy::needless_pass_by_value, reason = "a test writes it in place")]
     fn said(type_: &str, tls: bool, configuration: Value) -> Vec<String> {
         let listener =
             json!({"name": "a", "port": 9094, "type": type_, "tls": tls, "configuration": configuration});

@@ -27,6 +27,7 @@ fn with(listeners: Value) -> World {
     world
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "a test writes it in place")]
 fn outside(type_: &str, tls: bool, configuration: Value) -> Value {
     json!([
         {"name": "plain", "port": 9092, "type": "internal", "tls": false},
@@ -288,7 +289,7 @@ fn a_new_broker_waits_a_moment_for_its_load_balancer_and_no_longer() {
     let plan = decide(&world);
     assert_eq!(brokers(&plan), 0);
     assert!(plan.look_again.is_some_and(|pause| pause <= Duration::from_secs(5)), "{:?}", plan.look_again);
-    world.now = world.now + SignedDuration::from_secs(6);
+    world.now += SignedDuration::from_secs(6);
     assert_eq!(brokers(&decide(&world)), 3);
 }
 
@@ -704,7 +705,7 @@ fn authorization_is_on_all_nodes_and_a_change_of_it_restarts_them() {
     let mut world = converged();
     let authorization = json!({"type": "simple", "superUsers": ["CN=alice"]});
     edit_kafka(&mut world, |kafka| {
-        kafka.spec.kafka.authorization = serde_json::from_value(authorization).unwrap()
+        kafka.spec.kafka.authorization = serde_json::from_value(authorization).unwrap();
     });
     let mut kafka = Kafka::formed(&world);
     let mut restarted = Vec::new();
@@ -744,7 +745,7 @@ fn a_cluster_whose_resource_is_not_valid_keeps_the_names_of_its_certificates() {
     let plan = decide(&world);
     assert_eq!(plan.certificates.len(), 0);
     // Nor are they lost when the certificate is about to end.
-    world.now = world.now + SignedDuration::from_hours(24 * 340);
+    world.now += SignedDuration::from_hours(24 * 340);
     for _ in 0..5 {
         let plan = decide(&world);
         carry_out(&mut world, plan);

@@ -89,7 +89,11 @@ async fn a_load_balancer_without_an_address_delays_only_itself(cluster: &Cluster
     cluster.until_ready().await?;
     let known = |status: &KafkaStatus| {
         let listeners = status.listeners.clone().unwrap_or_default();
-        listeners.into_iter().filter(|one| one.bootstrap_servers.is_some()).filter_map(|one| one.name).collect::<Vec<_>>()
+        listeners
+            .into_iter()
+            .filter(|one| one.bootstrap_servers.is_some())
+            .filter_map(|one| one.name)
+            .collect::<Vec<_>>()
     };
     let status = cluster
         .until_status("addresses of four listeners", STARTING, |_, status| {
@@ -97,7 +101,10 @@ async fn a_load_balancer_without_an_address_delays_only_itself(cluster: &Cluster
         })
         .await?;
     let said = warnings(status.conditions.as_ref());
-    ensure!(said.iter().any(|one| one.starts_with("ListenerAwaitsAddress") && one.contains("'lb'")), "{said:#?}");
+    ensure!(
+        said.iter().any(|one| one.starts_with("ListenerAwaitsAddress") && one.contains("'lb'")),
+        "{said:#?}"
+    );
     Ok(status)
 }
 
@@ -117,7 +124,9 @@ async fn prepare_clients(scene: &Scene, files: &Path) -> Result<()> {
 
 fn servers(status: &KafkaStatus, listener: &str) -> Result<String> {
     let listeners = status.listeners.iter().flatten();
-    let found = listeners.filter(|one| one.name.as_deref() == Some(listener)).find_map(|one| one.bootstrap_servers.clone());
+    let found = listeners
+        .filter(|one| one.name.as_deref() == Some(listener))
+        .find_map(|one| one.bootstrap_servers.clone());
     found.with_context(|| format!("no address of {listener} in {:?}", status.listeners))
 }
 
@@ -133,7 +142,11 @@ fn client(files: &Path, servers: &str, who: &str) -> Kcat {
 }
 
 /// Tries until it works, or until the time is over.
-async fn until_it_works<T, F: Future<Output = Result<T>>>(what: &str, limit: Duration, attempt: impl Fn() -> F) -> Result<T> {
+async fn until_it_works<T, F: Future<Output = Result<T>>>(
+    what: &str,
+    limit: Duration,
+    attempt: impl Fn() -> F,
+) -> Result<T> {
     let began = Instant::now();
     loop {
         match attempt().await {
@@ -144,7 +157,11 @@ async fn until_it_works<T, F: Future<Output = Result<T>>>(what: &str, limit: Dur
     }
 }
 
-async fn certificates_are_asked_for_by_each_door(cluster: &Cluster<'_>, files: &Path, status: &KafkaStatus) -> Result<()> {
+async fn certificates_are_asked_for_by_each_door(
+    cluster: &Cluster<'_>,
+    files: &Path,
+    status: &KafkaStatus,
+) -> Result<()> {
     for door in ["inside", "node"] {
         let servers = servers(status, door)?;
         cluster.scene.step(format!("coming in by {door}, at {servers}"));
@@ -193,12 +210,14 @@ async fn passwords_and_rules(cluster: &Cluster<'_>) -> Result<()> {
     .await?;
 
     scene.step("logging in with the password: without a rule nothing may be done");
-    let clients = ConsoleTools::new(scene, pod, &format!("doors-kafka-bootstrap.{namespace}.svc.cluster.local:9092"));
+    let clients =
+        ConsoleTools::new(scene, pod, &format!("doors-kafka-bootstrap.{namespace}.svc.cluster.local:9092"));
     for (file, password) in [("/tmp/bob.properties", "right"), ("/tmp/wrong.properties", "wrong")] {
         clients.write_file(file, &with_password(password)).await?;
     }
     let write = |file: &'static str| {
-        let arguments = ["--topic", "of-bob", "--producer.config", file, "--producer-property", "max.block.ms=15000"];
+        let arguments =
+            ["--topic", "of-bob", "--producer.config", file, "--producer-property", "max.block.ms=15000"];
         let clients = &clients;
         async move { clients.run("kafka-console-producer", &arguments, "record\n").await }
     };
@@ -214,7 +233,17 @@ async fn passwords_and_rules(cluster: &Cluster<'_>) -> Result<()> {
     ensure!(read().await.is_err(), "a user without a rule may read");
 
     scene.step("allowing it");
-    let rule = ["--add", "--allow-principal", "User:bob", "--operation", "All", "--topic", "of-bob", "--group", "of-bob"];
+    let rule = [
+        "--add",
+        "--allow-principal",
+        "User:bob",
+        "--operation",
+        "All",
+        "--topic",
+        "of-bob",
+        "--group",
+        "of-bob",
+    ];
     admin.run("kafka-acls", &[&as_node[..], &rule].concat(), "").await?;
     let _ = write("/tmp/wrong.properties").await;
     let login = ["--command-config", "/tmp/wrong.properties", "--list"];
@@ -237,7 +266,10 @@ async fn shown(address: &str, trust: &Path) -> Result<String> {
     subject.with_context(|| format!("no subject in {said}"))
 }
 
-async fn the_users_own_certificate_is_renewed_without_a_restart(cluster: &Cluster<'_>, files: &Path) -> Result<()> {
+async fn the_users_own_certificate_is_renewed_without_a_restart(
+    cluster: &Cluster<'_>,
+    files: &Path,
+) -> Result<()> {
     let scene = cluster.scene;
     scene.step("looking at the certificate that the user brought");
     let address = format!("doors-both-1.doors-kafka-brokers.{}.svc.cluster.local:9097", scene.namespace);
@@ -267,12 +299,15 @@ async fn the_users_own_certificate_is_renewed_without_a_restart(cluster: &Cluste
     ensure!(restarts.split_whitespace().all(|count| count == "0"), "containers restarted: {restarts}");
 
     scene.step("bringing a key that is not the certificate's");
-    let other: Value = json!({ "stringData": { "tls.key": std::fs::read_to_string(files.join("first.key"))? } });
+    let other: Value =
+        json!({ "stringData": { "tls.key": std::fs::read_to_string(files.join("first.key"))? } });
     scene.api::<Secret>().patch("brought", &PatchParams::default(), &Patch::Merge(other)).await?;
     cluster
         .until_status("a warning about the key", STARTING, |_, status| {
             let said = warnings(status.conditions.as_ref());
-            said.iter().any(|one| one.starts_with("ListenerCertificateUnusable") && one.contains("not the key")).then_some(())
+            said.iter()
+                .any(|one| one.starts_with("ListenerCertificateUnusable") && one.contains("not the key"))
+                .then_some(())
         })
         .await?;
     ensure!(shown(&address, &trust).await?.contains("second"), "the good certificate is gone");
@@ -287,7 +322,10 @@ async fn an_address_that_comes_is_served(cluster: &Cluster<'_>, files: &Path) ->
     let mut given = BTreeMap::new();
     for name in ["doors-both-lb-0", "doors-both-lb-1", "doors-both-lb-2", "doors-kafka-lb-bootstrap"] {
         let service = api.get(name).await?;
-        let address = service.spec.and_then(|spec| spec.cluster_ip).with_context(|| format!("{name} has no address"))?;
+        let address = service
+            .spec
+            .and_then(|spec| spec.cluster_ip)
+            .with_context(|| format!("{name} has no address"))?;
         let status = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": address }] } } });
         api.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
         given.insert(name, address);
@@ -300,10 +338,16 @@ async fn an_address_that_comes_is_served(cluster: &Cluster<'_>, files: &Path) ->
         .await?;
     scene.step("waiting until all brokers tell their clients");
     let set = "doors-both";
-    wait::until_one(scene.api::<karst_api::StrimziPodSet>(), set, "all pods as asked for", 3 * STARTING, |set| {
-        let status = set?.status.as_ref()?;
-        (status.current_pods == Some(3) && status.ready_pods == Some(3)).then_some(())
-    })
+    wait::until_one(
+        scene.api::<karst_api::StrimziPodSet>(),
+        set,
+        "all pods as asked for",
+        3 * STARTING,
+        |set| {
+            let status = set?.status.as_ref()?;
+            (status.current_pods == Some(3) && status.ready_pods == Some(3)).then_some(())
+        },
+    )
     .await?;
     cluster.until_ready().await?;
     let alice = client(files, &expected, "alice");
