@@ -102,12 +102,17 @@ impl References {
     /// What is known of the Secrets that a cluster names. Those that were not watched before are from now on, and cause a
     /// pass when they are read.
     pub(crate) fn of(&self, key: &ClusterKey, names: &BTreeSet<String>) -> BTreeMap<String, Referenced> {
-        for place in self.state.name(key, names) {
-            let task = self.watch(place.clone());
-            let watch = Watch { clusters: [key.clone()].into(), seen: None, task };
-            self.state.lock().insert(place, watch);
+        let unwatched = self.state.name(key, names);
+        let mut all = self.state.lock();
+        for place in unwatched {
+            // Under the lock: what a watch sees first must find its place here, and another cluster may have been faster.
+            let watch = all.entry(place.clone()).or_insert_with(|| Watch {
+                clusters: HashSet::new(),
+                seen: None,
+                task: self.watch(place),
+            });
+            watch.clusters.insert(key.clone());
         }
-        let all = self.state.lock();
         let seen = names.iter().filter_map(|name| {
             let watch = all.get(&(key.namespace.clone(), name.clone()))?;
             Some((name.clone(), watch.seen.clone()?))

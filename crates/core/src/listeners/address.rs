@@ -112,9 +112,14 @@ fn found(
             (Some(host.to_owned()), service().and_then(|service| service.node_port))
         }
         Reach::LoadBalancer => {
-            (service().and_then(|service| service.addresses.first().cloned()), Some(listener.port))
+            (service().and_then(|service| usable(service).next().cloned()), Some(listener.port))
         }
     }
+}
+
+/// The addresses of a load balancer. They become part of a setting and of a certificate, so what is no host is left out.
+fn usable(service: &ServiceView) -> impl Iterator<Item = &String> {
+    service.addresses.iter().filter(|address| template::is_host(address))
 }
 
 fn prefers_names(listener: &ClientListener) -> bool {
@@ -235,7 +240,7 @@ pub(crate) fn certificate_names(world: &World, cluster: &Cluster, node: Node<'_>
             }
             Reach::LoadBalancer => {
                 let services = [bootstrap, own].into_iter().filter_map(|name| world.services.get(&name));
-                names.extend(services.flat_map(|service| service.addresses.clone()));
+                names.extend(services.flat_map(|service| usable(service).cloned()));
                 let told = advertised(world, cluster, listener, node).map(|advertised| advertised.host);
                 names.extend(told);
             }
@@ -267,11 +272,10 @@ pub(crate) fn bootstrap(
             [(service_host(cluster, &cluster.key.bootstrap_service(), with_domain), listener.port)].into()
         }
         Reach::ClusterIp => [(service_host(cluster, &name, with_domain), listener.port)].into(),
-        Reach::LoadBalancer if listener.has_bootstrap_service() => service
-            .into_iter()
-            .flat_map(|service| &service.addresses)
-            .map(|host| (host.clone(), listener.port))
-            .collect(),
+        Reach::LoadBalancer if listener.has_bootstrap_service() => {
+            let addresses = service.into_iter().flat_map(|service| usable(service));
+            addresses.map(|host| (host.clone(), listener.port)).collect()
+        }
         Reach::LoadBalancer => {
             let brokers = cluster.nodes().filter(|node| node.pool.roles.has_broker());
             let told = brokers.filter_map(|node| advertised(world, cluster, listener, node));
@@ -290,27 +294,23 @@ pub(crate) fn bootstrap(
     }
 }
 
-/// What keeps listeners from being served by all brokers.
+/// What keeps listeners from being served by all brokers. Services that are just being made are not worth a word, and those
+/// that cannot be made have words of their own.
 pub(crate) fn notices(world: &World, cluster: &Cluster) -> Vec<Notice> {
     let mut notices = Vec::new();
-    for listener in &cluster.listeners {
-        let mut waiting = Vec::new();
-        for node in cluster.nodes().filter(|node| node.pool.roles.has_broker()) {
-            if advertised(world, cluster, listener, node).is_none() {
-                waiting.push(cluster.key.listener_broker(&node.pool.name, listener, node.id));
-            }
-        }
-        if listener.has_bootstrap_service()
-            && bootstrap(world, cluster, listener).is_empty()
+    for listener in cluster.listeners.iter().filter(|listener| listener.reach.is_observed()) {
+        let bootstrap_service = cluster.key.listener_bootstrap(&listener.name);
+        let lacks_bootstrap = listener.has_bootstrap_service()
             && world_runs(world)
-        {
-            waiting.insert(0, cluster.key.listener_bootstrap(&listener.name));
-        }
+            && bootstrap(world, cluster, listener).is_empty();
+        let brokers = cluster.nodes().filter(|node| node.pool.roles.has_broker());
+        let brokers = brokers.filter(|node| advertised(world, cluster, listener, *node).is_none());
+        let brokers = brokers.map(|node| cluster.key.listener_broker(&node.pool.name, listener, node.id));
+        let waiting = lacks_bootstrap.then_some(bootstrap_service).into_iter().chain(brokers);
+        let waiting: Vec<_> = waiting.filter(|service| world.services.contains_key(service)).collect();
         if !waiting.is_empty() {
-            notices.push(Notice::ListenerAwaitsAddress {
-                name: listener.name.clone(),
-                services: waiting.join(", "),
-            });
+            let (name, services) = (listener.name.clone(), waiting.join(", "));
+            notices.push(Notice::ListenerAwaitsAddress { name, services });
         }
         if let Some(asked) = unreachable_address(listener) {
             notices.push(Notice::NodeAddressType { name: listener.name.clone(), asked });

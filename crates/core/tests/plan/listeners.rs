@@ -248,6 +248,15 @@ fn a_load_balancer_without_an_address_delays_only_its_listener() {
 }
 
 #[test]
+fn an_address_that_is_no_host_is_not_told_to_anybody() {
+    let mut world = with(outside("loadbalancer", true, json!({})));
+    converge(&mut world);
+    give_address(&mut world, "my-cluster-brokers-out-0", "evil:1,PLAIN-9092://evil");
+    converge(&mut world);
+    assert_eq!(told(&world, BROKERS[0]), None);
+}
+
+#[test]
 fn an_address_that_goes_away_is_kept_until_there_is_another() {
     let mut world = with(outside("loadbalancer", true, json!({})));
     converge(&mut world);
