@@ -200,6 +200,11 @@ impl Stored {
         &self.certificate
     }
 
+    /// Is the stored key the one of the certificate?
+    pub fn has_its_key(&self) -> bool {
+        self.has_its_key
+    }
+
     /// Why it is not what is wanted from this issuer; nothing when it is.
     pub fn why_reissue(&self, wanted: &Request, issuer: &Issuer, now: Timestamp) -> Option<Reason> {
         let leaf = &self.certificate;

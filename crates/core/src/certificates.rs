@@ -9,18 +9,23 @@ mod issue;
 mod keys;
 mod pods;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use karst_certs::authority::{Change, Until};
-use karst_certs::{Authority, Decision, Issuer, Kind, Nodes, Refusal, Request, Settings, Windows, trust};
+use karst_certs::{
+    Authority, Decision, Issuer, Kind, Nodes, Refusal, Request, Settings, Stored, Windows, trust,
+};
 
 use self::issue::Layout;
 pub use self::issue::{Issue, Ownership, secret_object};
 pub use self::pods::Stale;
 pub(crate) use self::pods::{annotations, has_ended, stale};
+use crate::cluster::{Cluster, Node};
+use crate::listeners::address;
 use crate::names::{
     CA_CERT_GENERATION_ANNOTATION, CLIENTS_CA_CERT_GENERATION_ANNOTATION, CLIENTS_TRUST, CLUSTER_TRUST,
     ClusterKey, POD_NAME_LABEL, POOL_LABEL, operator_secret, trust_secret,
@@ -37,6 +42,22 @@ const OPERATOR: &str = "cluster-operator";
 pub(crate) struct Bearer {
     pub(crate) pod: String,
     pub(crate) pool: String,
+    /// Names and addresses of listeners that it is reached by.
+    pub(crate) names: BTreeSet<String>,
+    /// Whether names that it has already stay, until it is made anew for another name.
+    pub(crate) keeps_names: bool,
+}
+
+impl Bearer {
+    /// A node of a cluster that can be carried out.
+    pub(crate) fn of(world: &World, cluster: &Cluster, node: Node<'_>) -> Self {
+        Self {
+            pod: cluster.pod_name(node),
+            pool: node.pool.name.clone(),
+            names: address::certificate_names(world, cluster, node),
+            keeps_names: address::names_come_and_go(cluster),
+        }
+    }
 }
 
 /// What came of looking at the certificates.
@@ -190,9 +211,10 @@ fn leaves(world: &World, bearers: &[Bearer], issuer: Issuer, cert_generation: u6
         ..Request::client(OPERATOR)
     };
     let known = world.secrets.values().filter_map(|secret| bearer(secret));
-    let known = known.filter(|known| !bearers.contains(known) && world.pods.contains_key(&known.pod));
+    let is_listed = |known: &Bearer| bearers.iter().any(|bearer| bearer.pod == known.pod);
+    let known = known.filter(|known| !is_listed(known) && world.pods.contains_key(&known.pod));
     let of_nodes = bearers.iter().cloned().chain(known).map(|bearer| {
-        let request = node_request(&world.key, &bearer.pod, &world.settings.cluster_domain, &operator);
+        let request = node_request(world, &bearer, &operator);
         (bearer.pod.clone(), request, Layout::Node { pool: bearer.pool })
     });
     let of_operator = (operator_secret(&world.key.name), operator.clone(), Layout::Operator);
@@ -215,25 +237,37 @@ fn leaves(world: &World, bearers: &[Bearer], issuer: Issuer, cert_generation: u6
 fn bearer(secret: &SecretView) -> Option<Bearer> {
     let label = |key: &str| secret.meta.labels.get(key).cloned();
     let is_node = matches!(secret.content, SecretContent::Node(_)) && !secret.meta.deleting;
-    is_node.then(|| Some(Bearer { pod: label(POD_NAME_LABEL)?, pool: label(POOL_LABEL)? })).flatten()
+    is_node
+        .then(|| {
+            let (pod, pool) = (label(POD_NAME_LABEL)?, label(POOL_LABEL)?);
+            // Nobody can say now which listeners lead to it.
+            Some(Bearer { pod, pool, names: BTreeSet::new(), keeps_names: true })
+        })
+        .flatten()
 }
 
-/// A node is known by its own name and by those of the services that lead to it.
-fn node_request(key: &ClusterKey, pod: &str, domain: &str, like: &Request) -> Request {
-    let namespace = &key.namespace;
+/// A node is known by its own name, by those of the services that lead to it, and by those of its listeners.
+fn node_request(world: &World, bearer: &Bearer, like: &Request) -> Request {
+    let (key, pod, domain) = (&world.key, &bearer.pod, &world.settings.cluster_domain);
     let services = [key.bootstrap_service(), key.headless_service()];
-    let names = services.iter().flat_map(|service| {
-        [
-            service.clone(),
-            format!("{service}.{namespace}"),
-            format!("{service}.{namespace}.svc"),
-            format!("{service}.{namespace}.svc.{domain}"),
-        ]
+    let names = services.iter().flat_map(|service| key.service_names(service, domain));
+    let own = [format!("{pod}.{}.{}.svc", key.headless_service(), key.namespace), key.pod_host(pod, domain)];
+    let listeners = bearer.names.iter().map(|name| match name.parse::<IpAddr>() {
+        Ok(address) => address.to_string(),
+        Err(_) => name.clone(),
     });
-    let own = [format!("{pod}.{}.{namespace}.svc", key.headless_service()), key.pod_host(pod, domain)];
+    let mut names: BTreeSet<String> = names.chain(own).chain(listeners).collect();
+    let stored = world.secrets.get(pod).and_then(|secret| secret.stored()).map(Stored::certificate);
+    if let Some(stored) = stored
+        && bearer.keeps_names
+        && names.iter().all(|name| stored.names.contains(name))
+    {
+        names.extend(stored.names.iter().cloned());
+    }
+    // Addresses are told from names where the certificate is made.
     Request {
         common_name: format!("{}-kafka", key.name),
-        dns_names: names.chain(own).collect(),
+        dns_names: names.into_iter().collect(),
         ..like.clone()
     }
 }

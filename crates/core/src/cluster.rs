@@ -7,6 +7,7 @@ use std::fmt;
 
 use karst_api as api;
 
+use crate::authorization::Authorization;
 use crate::ids::NodeId;
 use crate::listeners::{Authentication, ClientListener};
 use crate::names::ClusterKey;
@@ -145,6 +146,8 @@ pub struct Cluster {
     pub image: String,
     /// What clients connect to.
     pub listeners: Vec<ClientListener>,
+    /// Who may do what. Everybody everything, when there is none.
+    pub authorization: Option<Authorization>,
     /// The pools, by name.
     pub pools: Vec<Pool>,
     /// Domain of the Kubernetes cluster.

@@ -9,8 +9,10 @@ use serde_json::Value;
 
 use crate::cluster::{Cluster, Node, Roles};
 use crate::dynamic;
+use crate::listeners::address::Served;
 use crate::listeners::{Authentication, ClientListener};
 use crate::names::CLIENTS_TRUST;
+use crate::own_certificates;
 use crate::properties::Properties;
 use crate::quorum::{CONTROLLER_PORT, Kind};
 use crate::versions::KafkaVersion;
@@ -34,6 +36,9 @@ pub const CERTIFICATE_FILE: &str = "node.pem";
 pub const TRUST_DIR: &str = "/opt/kafka/trust";
 /// The file in [`TRUST_DIR`].
 pub const TRUST_FILE: &str = "cluster-ca.crt";
+
+/// Where certificates are mounted that users brought for listeners.
+pub const LISTENERS_DIR: &str = "/opt/kafka/listeners";
 
 /// What users may not set, by the beginning of the key.
 const FORBIDDEN_PREFIXES: &[&str] = &[
@@ -111,6 +116,7 @@ fn text(value: &Value) -> String {
 pub fn render(
     cluster: &Cluster,
     node: Node<'_>,
+    served: &[Served<'_>],
     quorum: Kind,
     bootstrap_servers: &str,
     user: Option<&BTreeMap<String, Value>>,
@@ -135,7 +141,7 @@ pub fn render(
     }
     config.set("metadata.log.dir", storage.metadata_disk().log_dir(node.id));
     config.set("log.dirs", log_dirs.join(","));
-    let listeners = listeners(cluster, node);
+    let listeners = listeners(cluster, node, served);
     let join = |entry: fn(&KafkaListener) -> String, all: &[KafkaListener]| {
         all.iter().map(entry).collect::<Vec<_>>().join(",")
     };
@@ -145,7 +151,7 @@ pub fn render(
     );
     config.set(
         "advertised.listeners",
-        join(|listener| format!("{}://{}:{}", listener.name, listener.host, listener.port), &listeners),
+        join(|listener| format!("{}://{}", listener.name, listener.advertised), &listeners),
     );
     config.set("listener.security.protocol.map", protocols(&listeners));
     // All nodes talk to controllers, and Kafka takes what it needs for that from the settings of their listener.
@@ -153,9 +159,16 @@ pub fn render(
     if roles.has_broker() {
         config.set("inter.broker.listener.name", REPLICATION_LISTENER);
         secure(&mut config, REPLICATION_LISTENER);
-        for listener in &cluster.listeners {
-            secure_clients(&mut config, listener);
+        for one in served {
+            secure_clients(&mut config, one.listener);
         }
+        // Certificates that change are loaded while the broker runs. Kafka would refuse those for other names, and with one
+        // of them all that changed at the same time.
+        config.set("ssl.allow.dn.changes", "true");
+        config.set("ssl.allow.san.changes", "true");
+    }
+    if let Some(authorization) = &cluster.authorization {
+        authorization.add_to(&mut config, &cluster.key.name);
     }
     config.set("ssl.endpoint.identification.algorithm", "HTTPS");
     config
@@ -178,12 +191,30 @@ fn secure_clients(config: &mut Properties, listener: &ClientListener) {
     let name = listener.kafka_name().to_lowercase();
     let mut set = |key: &str, value: &str| config.set(format!("listener.name.{name}.{key}"), value);
     if listener.tls {
+        let keystore = match listener.own_certificate() {
+            Some(_) => format!("{LISTENERS_DIR}/{}", own_certificates::keystore(listener)),
+            None => format!("{CERTIFICATE_DIR}/{CERTIFICATE_FILE}"),
+        };
         set("ssl.keystore.type", "PEM");
-        set("ssl.keystore.location", &format!("{CERTIFICATE_DIR}/{CERTIFICATE_FILE}"));
+        set("ssl.keystore.location", &keystore);
         set("ssl.client.auth", "none");
     }
-    match listener.authentication {
+    let limits = [
+        ("max.connections", listener.configuration.max_connections),
+        ("max.connection.creation.rate", listener.configuration.max_connection_creation_rate),
+    ];
+    for (key, limit) in limits {
+        if let Some(limit) = limit {
+            set(key, &limit.to_string());
+        }
+    }
+    match &listener.authentication {
         Authentication::None => {}
+        Authentication::Custom { settings, .. } => {
+            for (key, value) in settings {
+                set(key, value);
+            }
+        }
         Authentication::Certificate => {
             set("ssl.truststore.type", "PEM");
             set("ssl.truststore.location", &format!("{TRUST_DIR}/{CLIENTS_TRUST}"));
@@ -197,19 +228,27 @@ fn secure_clients(config: &mut Properties, listener: &ClientListener) {
     }
 }
 
+/// The settings that users write for a listener of their own authentication, without its prefix. Which certificate the
+/// listener shows is not among them.
+pub(crate) fn listener_settings(written: Option<&karst_api::FreeForm>) -> BTreeMap<String, String> {
+    let written = written.into_iter().flatten();
+    let settings = written.map(|(key, value)| (key.trim().to_owned(), text(value)));
+    settings.filter(|(key, _)| !key.is_empty() && !key.starts_with("ssl.keystore.")).collect()
+}
+
 struct KafkaListener {
     name: String,
-    host: String,
     port: u16,
+    advertised: String,
     protocol: &'static str,
 }
 
-fn listeners(cluster: &Cluster, node: Node<'_>) -> Vec<KafkaListener> {
+fn listeners(cluster: &Cluster, node: Node<'_>, served: &[Served<'_>]) -> Vec<KafkaListener> {
     let host = cluster.host(node);
     let listener = |name: &str, port, protocol| KafkaListener {
         name: name.to_owned(),
-        host: host.clone(),
         port,
+        advertised: format!("{host}:{port}"),
         protocol,
     };
     let mut listeners = Vec::new();
@@ -218,8 +257,12 @@ fn listeners(cluster: &Cluster, node: Node<'_>) -> Vec<KafkaListener> {
     }
     if node.pool.roles.has_broker() {
         listeners.push(listener(REPLICATION_LISTENER, REPLICATION_PORT, "SSL"));
-        let clients = cluster.listeners.iter();
-        listeners.extend(clients.map(|one| listener(&one.kafka_name(), one.port, one.protocol())));
+        listeners.extend(served.iter().map(|one| KafkaListener {
+            name: one.listener.kafka_name(),
+            port: one.listener.port,
+            advertised: one.advertised.to_string(),
+            protocol: one.listener.protocol(),
+        }));
     }
     listeners
 }

@@ -20,10 +20,6 @@ pub(crate) fn of_kafka(kafka: &api::Kafka) -> Option<Notice> {
         ("spec.kafkaExporter", spec.kafka_exporter.is_some()),
     ]);
     fields.extend(cluster.template.iter().flat_map(|template| of_cluster_template(template)));
-    for (index, listener) in cluster.listeners.iter().enumerate() {
-        let at = |field: &str| format!("spec.kafka.listeners[{index}].{field}");
-        fields.extend(listener.configuration.is_some().then(|| at("configuration")));
-    }
     fields.extend(cluster.storage.iter().flat_map(|storage| of_storage("spec.kafka.storage", storage)));
     notice(None, fields)
 }
@@ -41,8 +37,6 @@ pub(crate) fn of_pool(name: &str, pool: &api::KafkaNodePool) -> Option<Notice> {
 /// The parts of a cluster's template whose objects are not made yet.
 fn of_cluster_template(template: &api::KafkaClusterTemplate) -> Vec<String> {
     let mut fields = present(&[
-        ("spec.kafka.template.externalBootstrapService", template.external_bootstrap_service.is_some()),
-        ("spec.kafka.template.perPodService", template.per_pod_service.is_some()),
         ("spec.kafka.template.externalBootstrapRoute", template.external_bootstrap_route.is_some()),
         ("spec.kafka.template.perPodRoute", template.per_pod_route.is_some()),
         ("spec.kafka.template.externalBootstrapIngress", template.external_bootstrap_ingress.is_some()),
@@ -58,7 +52,6 @@ fn of_cluster_template(template: &api::KafkaClusterTemplate) -> Vec<String> {
 /// The parts of a pool's template whose objects are not made yet.
 fn of_pool_template(template: &api::KafkaNodePoolTemplate) -> Vec<String> {
     let mut fields = present(&[
-        ("spec.template.perPodService", template.per_pod_service.is_some()),
         ("spec.template.perPodRoute", template.per_pod_route.is_some()),
         ("spec.template.perPodIngress", template.per_pod_ingress.is_some()),
     ]);

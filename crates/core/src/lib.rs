@@ -4,6 +4,7 @@
 //! (what to do, and why). This crate does no I/O, reads no clock and rolls no dice, so every decision can be
 //! tested, replayed, simulated and explained.
 
+pub mod authorization;
 pub mod certificates;
 pub mod claims;
 pub mod cluster;
@@ -29,6 +30,7 @@ pub mod node_ids;
 mod nodes;
 pub mod notice;
 pub mod objects;
+pub mod own_certificates;
 pub mod plan;
 pub mod pods;
 pub mod podset;

@@ -1,15 +1,28 @@
-//! The listeners clients use: which can be served, and what is wrong with the others.
+//! The listeners clients use: which can be served, how clients reach them, and what is wrong with the others.
+//!
+//! What users wrote is checked here, once. Later steps take a [`ClientListener`] as it is: they look up where its brokers can be
+//! reached now ([`address`]), and which services lead there ([`services`]).
+
+pub mod address;
+mod rules;
+pub mod services;
+mod template;
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::networking::v1::NetworkPolicyPeer;
 use karst_api as api;
 
+use crate::cluster::Pool;
+use crate::config;
+use crate::ids::NodeId;
+use crate::names::ClusterKey;
 use crate::notice::Notice;
 use crate::problem::Problem;
+use crate::resolve::too_long;
 
 /// How clients of a listener prove who they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Authentication {
     /// Not at all.
     None,
@@ -17,14 +30,79 @@ pub enum Authentication {
     Certificate,
     /// With a password that Kafka knows the salted form of.
     Scram,
+    /// As the user's own settings say.
+    Custom {
+        /// Does it use SASL?
+        sasl: bool,
+        /// Settings of the listener, without its prefix.
+        settings: BTreeMap<String, String>,
+    },
 }
 
-/// A listener inside the Kubernetes cluster.
+impl Authentication {
+    fn of(listener: &api::Listener) -> Self {
+        let Some(written) = &listener.authentication else { return Self::None };
+        match written.type_ {
+            api::ListenerAuthenticationType::Tls => Self::Certificate,
+            api::ListenerAuthenticationType::ScramSha512 => Self::Scram,
+            api::ListenerAuthenticationType::Custom => Self::Custom {
+                sasl: written.sasl.unwrap_or(false),
+                settings: config::listener_settings(written.listener_config.as_ref()),
+            },
+        }
+    }
+
+    /// As consoles know it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Certificate => "tls",
+            Self::Scram => "scram-sha-512",
+            Self::Custom { .. } => "custom",
+        }
+    }
+
+    fn uses_sasl(&self) -> bool {
+        matches!(self, Self::Scram | Self::Custom { sasl: true, .. })
+    }
+}
+
+/// How clients reach the brokers of a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// By the names of the pods.
+    Internal,
+    /// By a service of each broker, inside the Kubernetes cluster.
+    ClusterIp,
+    /// By a port of the Kubernetes nodes.
+    NodePort,
+    /// By a load balancer of each broker.
+    LoadBalancer,
+}
+
+impl Reach {
+    fn of(type_: api::ListenerType) -> Option<Self> {
+        match type_ {
+            api::ListenerType::Internal => Some(Self::Internal),
+            api::ListenerType::ClusterIp => Some(Self::ClusterIp),
+            api::ListenerType::NodePort => Some(Self::NodePort),
+            api::ListenerType::LoadBalancer => Some(Self::LoadBalancer),
+            api::ListenerType::Route | api::ListenerType::TlsRoute | api::ListenerType::Ingress => None,
+        }
+    }
+
+    /// Do others than Karst decide about its addresses?
+    pub(crate) fn is_observed(self) -> bool {
+        matches!(self, Self::NodePort | Self::LoadBalancer)
+    }
+}
+
+/// A listener for clients. All of it was checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClientListener {
     /// As the user named it.
     pub name: String,
-    /// The port on every broker, and on the bootstrap service.
+    /// The port on every broker, and on its services.
     pub port: u16,
     /// Is the connection encrypted?
     pub tls: bool,
@@ -32,6 +110,10 @@ pub struct ClientListener {
     pub authentication: Authentication,
     /// Who may connect, when not everybody.
     pub peers: Option<Vec<NetworkPolicyPeer>>,
+    /// How clients reach it.
+    pub reach: Reach,
+    /// The rest of what the user says about it.
+    pub configuration: Box<api::ListenerConfiguration>,
 }
 
 impl ClientListener {
@@ -42,7 +124,7 @@ impl ClientListener {
 
     /// The protocol, as Kafka calls it.
     pub fn protocol(&self) -> &'static str {
-        match (self.tls, self.authentication == Authentication::Scram) {
+        match (self.tls, self.authentication.uses_sasl()) {
             (false, false) => "PLAINTEXT",
             (true, false) => "SSL",
             (false, true) => "SASL_PLAINTEXT",
@@ -57,6 +139,25 @@ impl ClientListener {
             ("tls", 9093) => "tcp-clientstls".to_owned(),
             _ => format!("tcp-{}", self.name),
         }
+    }
+
+    /// The user's own certificate for it.
+    pub fn own_certificate(&self) -> Option<&api::CertificateAndKey> {
+        self.configuration.broker_cert_chain_and_key.as_ref()
+    }
+
+    /// What users say about one broker.
+    fn broker(&self, node: NodeId) -> Option<&api::ListenerBroker> {
+        self.configuration.brokers.iter().flatten().find(|broker| broker.broker == node.0)
+    }
+
+    fn bootstrap(&self) -> Option<&api::ListenerBootstrap> {
+        self.configuration.bootstrap.as_ref()
+    }
+
+    /// Is there one service that leads to all brokers of the listener, and to no other listener?
+    pub(crate) fn has_bootstrap_service(&self) -> bool {
+        self.reach != Reach::Internal && self.configuration.create_bootstrap_service != Some(false)
     }
 }
 
@@ -87,19 +188,14 @@ pub fn resolve(wanted: &[api::Listener]) -> Listeners {
         if let Some(other) = ports.insert(listener.port, name.clone()) {
             result.problems.push(Problem::ListenerPortTaken { index, port: listener.port, other });
         }
-        if !listener.tls && authentication(listener) == Authentication::Certificate {
+        if !listener.tls && Authentication::of(listener) == Authentication::Certificate {
             result.problems.push(Problem::ListenerNeedsTls { index, name: name.clone() });
         }
+        result.problems.extend(rules::problems(index, listener));
         match u16::try_from(listener.port) {
-            Ok(port) if port >= 9092 && port != 9404 && port != 9999 => match unsupported(listener) {
-                Some(why) => result.notices.push(Notice::ListenerLeftOut { name, why }),
-                None => result.served.push(ClientListener {
-                    name,
-                    port,
-                    tls: listener.tls,
-                    authentication: authentication(listener),
-                    peers: listener.network_policy_peers.clone(),
-                }),
+            Ok(port) if port >= 9092 && port != 9404 && port != 9999 => match Reach::of(listener.type_) {
+                Some(reach) => result.served.push(client_listener(listener, port, reach)),
+                None => result.notices.push(Notice::ListenerLeftOut { name, why: unsupported(listener) }),
             },
             _ => result.problems.push(Problem::ListenerPortReserved { index, port: listener.port }),
         }
@@ -107,31 +203,68 @@ pub fn resolve(wanted: &[api::Listener]) -> Listeners {
     result
 }
 
+fn client_listener(listener: &api::Listener, port: u16, reach: Reach) -> ClientListener {
+    ClientListener {
+        name: listener.name.clone(),
+        port,
+        tls: listener.tls,
+        authentication: Authentication::of(listener),
+        peers: listener.network_policy_peers.clone(),
+        reach,
+        configuration: listener.configuration.clone().unwrap_or_default(),
+    }
+}
+
 fn is_listener_name(name: &str) -> bool {
     (1..=11).contains(&name.len()) && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
 }
 
-fn authentication(listener: &api::Listener) -> Authentication {
-    match listener.authentication.as_ref().map(|authentication| authentication.type_) {
-        None | Some(api::ListenerAuthenticationType::Custom) => Authentication::None,
-        Some(api::ListenerAuthenticationType::Tls) => Authentication::Certificate,
-        Some(api::ListenerAuthenticationType::ScramSha512) => Authentication::Scram,
-    }
+/// Such a listener is not served at all, and does not disturb the others.
+fn unsupported(listener: &api::Listener) -> String {
+    format!(
+        "its type {} is not supported yet; use internal, cluster-ip, nodeport or loadbalancer",
+        rules::type_name(listener.type_)
+    )
 }
 
-/// What of a listener Karst cannot do yet. Such a listener is not served at all: one without the encryption or
-/// the authentication that was asked for would be worse than none.
-fn unsupported(listener: &api::Listener) -> Option<String> {
-    if listener.type_ != api::ListenerType::Internal {
-        return Some("only listeners of type internal are supported yet".to_owned());
+/// What only shows when the brokers are known: addresses made from templates, names of services, and settings of nodes that are
+/// no brokers.
+pub(crate) fn check_brokers(
+    key: &ClusterKey,
+    listeners: &[ClientListener],
+    pools: &[Pool],
+) -> (Vec<Problem>, Vec<Notice>) {
+    let (mut problems, mut notices) = (Vec::new(), Vec::new());
+    let brokers: Vec<_> = pools
+        .iter()
+        .filter(|pool| pool.roles.has_broker())
+        .flat_map(|pool| pool.nodes.iter().map(move |node| (pool, *node)))
+        .collect();
+    for listener in listeners {
+        let field = format!("configuration of listener '{}'", listener.name);
+        if listener.reach != Reach::Internal {
+            let made = std::iter::once(key.listener_bootstrap(&listener.name))
+                .chain(brokers.iter().map(|(pool, node)| key.listener_broker(&pool.name, listener, *node)));
+            let longest = made.max_by_key(String::len).unwrap_or_default();
+            problems.extend(too_long(&key.name, longest));
+        }
+        for (pool, node) in &brokers {
+            problems.extend(template::problems(&field, listener, *node, &key.pod(&pool.name, *node)));
+        }
+        let written = listener.configuration.brokers.iter().flatten().map(|broker| broker.broker);
+        let unknown: Vec<_> = written
+            .filter(|id| !brokers.iter().any(|(_, node)| node.0 == *id))
+            .map(|id| id.to_string())
+            .collect();
+        if !unknown.is_empty() && !brokers.is_empty() {
+            notices.push(Notice::ListenerBrokersUnknown {
+                name: listener.name.clone(),
+                nodes: unknown.join(", "),
+            });
+        }
     }
-    let kind = listener.authentication.as_ref().map(|authentication| authentication.type_);
-    if kind == Some(api::ListenerAuthenticationType::Custom) {
-        return Some("authentication of type custom is not supported yet".to_owned());
-    }
-    let certificate =
-        listener.configuration.as_ref().is_some_and(|settings| settings.broker_cert_chain_and_key.is_some());
-    certificate.then(|| "configuration.brokerCertChainAndKey is not supported yet".to_owned())
+    problems.dedup();
+    (problems, notices)
 }
 
 #[cfg(test)]
@@ -144,33 +277,56 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_cannot_be_as_safe_as_asked_for_is_not_served() {
+    fn a_listener_of_a_type_that_is_not_supported_is_left_out_alone() {
         let result = resolve_json(json!([
             {"name": "plain", "port": 9092, "type": "internal", "tls": false},
             {"name": "tls", "port": 9093, "type": "internal", "tls": true},
-            {"name": "own", "port": 9096, "type": "internal", "tls": true, "configuration":
-                {"brokerCertChainAndKey": {"secretName": "s", "certificate": "c", "key": "k"}}},
-            {"name": "custom", "port": 9094, "type": "internal", "tls": false, "authentication": {"type": "custom"}},
-            {"name": "outside", "port": 9095, "type": "nodeport", "tls": false},
+            {"name": "inside", "port": 9094, "type": "cluster-ip", "tls": false},
+            {"name": "node", "port": 9095, "type": "nodeport", "tls": false},
+            {"name": "lb", "port": 9096, "type": "loadbalancer", "tls": true},
+            {"name": "route", "port": 9097, "type": "route", "tls": true},
         ]));
         let served: Vec<_> = result.served.iter().map(|one| (one.name.as_str(), one.protocol())).collect();
-        assert_eq!(served, [("plain", "PLAINTEXT"), ("tls", "SSL")]);
-        assert_eq!(result.notices.len(), 3);
+        assert_eq!(
+            served,
+            [
+                ("plain", "PLAINTEXT"),
+                ("tls", "SSL"),
+                ("inside", "PLAINTEXT"),
+                ("node", "PLAINTEXT"),
+                ("lb", "SSL")
+            ]
+        );
+        let said: Vec<_> = result.notices.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            said,
+            [
+                "listener 'route' is not served: its type route is not supported yet; use internal, cluster-ip, nodeport or loadbalancer"
+            ]
+        );
         assert_eq!(result.problems, []);
     }
 
     #[test]
     fn encryption_and_passwords_can_be_had_together_and_certificates_need_encryption() {
-        let listener = |tls: bool, kind: &str| {
+        let listener = |tls: bool, authentication: serde_json::Value| {
             resolve_json(
-                json!([{"name": "a", "port": 9092, "type": "internal", "tls": tls, "authentication": {"type": kind}}]),
+                json!([{"name": "a", "port": 9092, "type": "internal", "tls": tls, "authentication": authentication}]),
             )
         };
-        assert_eq!(listener(true, "scram-sha-512").served[0].protocol(), "SASL_SSL");
-        assert_eq!(listener(false, "scram-sha-512").served[0].protocol(), "SASL_PLAINTEXT");
-        assert_eq!(listener(true, "tls").served[0].authentication, Authentication::Certificate);
+        assert_eq!(listener(true, json!({"type": "scram-sha-512"})).served[0].protocol(), "SASL_SSL");
+        assert_eq!(listener(false, json!({"type": "scram-sha-512"})).served[0].protocol(), "SASL_PLAINTEXT");
         assert_eq!(
-            listener(false, "tls").problems,
+            listener(false, json!({"type": "custom", "sasl": true})).served[0].protocol(),
+            "SASL_PLAINTEXT"
+        );
+        assert_eq!(listener(true, json!({"type": "custom"})).served[0].protocol(), "SSL");
+        assert_eq!(
+            listener(true, json!({"type": "tls"})).served[0].authentication,
+            Authentication::Certificate
+        );
+        assert_eq!(
+            listener(false, json!({"type": "tls"})).problems,
             [Problem::ListenerNeedsTls { index: 0, name: "a".into() }]
         );
     }
@@ -180,15 +336,19 @@ mod tests {
         let result = resolve_json(json!([
             {"name": "a", "port": 9092, "type": "internal", "tls": false},
             {"name": "a", "port": 9092, "type": "internal", "tls": false},
-            {"name": "metrics", "port": 9404, "type": "internal", "tls": false},
+            {"name": "metrics", "port": 9404, "type": "internal", "tls": false,
+             "configuration": {"class": "x", "finalizers": ["a.b/c"]}},
         ]));
+        let said: Vec<_> = result.problems.iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 5, "{said:#?}");
         assert_eq!(
-            result.problems,
+            result.problems[..2],
             [
                 Problem::ListenerNameTaken { index: 1, name: "a".into() },
                 Problem::ListenerPortTaken { index: 1, port: 9092, other: "a".into() },
-                Problem::ListenerPortReserved { index: 2, port: 9404 },
             ]
         );
+        assert_eq!(result.problems[4], Problem::ListenerPortReserved { index: 2, port: 9404 });
+        assert!(said[2].starts_with("spec.kafka.listeners[2].configuration.class is set"), "{said:#?}");
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::ids::NodeId;
+use crate::listeners::ClientListener;
 
 /// The label that ties everything to its cluster.
 pub const CLUSTER_LABEL: &str = "strimzi.io/cluster";
@@ -69,6 +70,10 @@ pub const POOL_FINALIZER: &str = "karst.io/nodes-leave-in-order";
 pub const PAUSE_ANNOTATION: &str = "strimzi.io/pause-reconciliation";
 /// Fingerprint of what users added to an object by templates and by labels that it inherits.
 pub const ADDITIONS_ANNOTATION: &str = "karst.io/additions";
+/// On the services of a listener: its name.
+pub const LISTENER_LABEL: &str = "karst.io/listener";
+/// On a node's ConfigMap: the addresses that others decided about, as they were last known.
+pub const ADVERTISED_ANNOTATION: &str = "karst.io/advertised";
 /// Lets Karst take over a cluster that another operator made.
 pub const ADOPT_ANNOTATION: &str = "karst.io/adopt";
 
@@ -124,6 +129,30 @@ impl ClusterKey {
     /// The service that clients start from.
     pub fn bootstrap_service(&self) -> String {
         format!("{}-kafka-bootstrap", self.name)
+    }
+
+    /// The service that clients of one listener start from.
+    pub fn listener_bootstrap(&self, listener: &str) -> String {
+        format!("{}-kafka-{listener}-bootstrap", self.name)
+    }
+
+    /// The service of one broker for one listener. The listener that everybody had once has a shorter one.
+    pub fn listener_broker(&self, pool: &str, listener: &ClientListener, node: NodeId) -> String {
+        match (listener.name.as_str(), listener.port) {
+            ("external", 9094) => self.pod(pool, node),
+            (name, _) => format!("{}-{pool}-{name}-{node}", self.name),
+        }
+    }
+
+    /// All names under which a service is known.
+    pub(crate) fn service_names(&self, service: &str, domain: &str) -> [String; 4] {
+        let namespace = &self.namespace;
+        [
+            service.to_owned(),
+            format!("{service}.{namespace}"),
+            format!("{service}.{namespace}.svc"),
+            format!("{service}.{namespace}.svc.{domain}"),
+        ]
     }
 
     /// The pod disruption budget of the nodes that only serve.
@@ -212,6 +241,11 @@ pub fn operator_secret(cluster: &str) -> String {
 /// The Secret with all certificates that nodes trust.
 pub fn trust_secret(cluster: &str) -> String {
     format!("{cluster}-trustbundle")
+}
+
+/// The Secret with the certificates that users brought for listeners.
+pub fn listeners_secret(cluster: &str) -> String {
+    format!("{cluster}-kafka-listener-certs")
 }
 
 /// Is an annotation set to true? As Strimzi reads it: only "true" counts, in any case.

@@ -80,6 +80,62 @@ pub enum Notice {
         /// What is not supported.
         why: String,
     },
+    /// A listener whose brokers have no address yet.
+    #[error(
+        "listener '{name}' waits for addresses, and brokers without one serve only the others: services {services}"
+    )]
+    ListenerAwaitsAddress {
+        /// The listener.
+        name: String,
+        /// The services without an address.
+        services: String,
+    },
+    /// A service that Kubernetes does not take.
+    #[error(
+        "Service {service} of listener '{name}' cannot be written: {why}; correct the listener; it is tried again every minute"
+    )]
+    ListenerServiceRefused {
+        /// The listener.
+        name: String,
+        /// The service.
+        service: String,
+        /// What Kubernetes said.
+        why: String,
+    },
+    /// Addresses of Kubernetes nodes that Karst does not know.
+    #[error(
+        "listener '{name}': preferredNodePortAddressType is {asked}, which a pod is not told about its node, so brokers advertise the node's InternalIP; use InternalIP or Hostname, or set advertisedHost of each broker (or advertisedHostTemplate)"
+    )]
+    NodeAddressType {
+        /// The listener.
+        name: String,
+        /// What was asked for.
+        asked: &'static str,
+    },
+    /// Settings of nodes that are no brokers.
+    #[error(
+        "listener '{name}': configuration.brokers is about nodes {nodes}, which are no brokers of this cluster"
+    )]
+    ListenerBrokersUnknown {
+        /// The listener.
+        name: String,
+        /// The nodes.
+        nodes: String,
+    },
+    /// A certificate of the user's that cannot be used.
+    #[error(
+        "listener '{listener}': Secret {secret} of brokerCertChainAndKey: {why}; {}", if *is_served { "until then the certificate that was good before is used" } else { "until then the listener is not served" }
+    )]
+    OwnCertificate {
+        /// The listener.
+        listener: String,
+        /// The Secret.
+        secret: String,
+        /// What is wrong with it.
+        why: String,
+        /// Is there one that was good before?
+        is_served: bool,
+    },
     /// Pools that are not used.
     #[error("the KafkaNodePool resources {} are not used, because spec.kafka.replicas is set and the annotation strimzi.io/node-pools is not 'enabled'", pools.join(", "))]
     PoolsNotUsed {
@@ -431,6 +487,11 @@ impl Notice {
             Self::MinimumTooHigh { .. } => "KafkaMinInsyncReplicas",
             Self::SettingNotTaken { .. } => "SettingNotTaken",
             Self::ListenerLeftOut { .. } => "ListenerNotServed",
+            Self::ListenerAwaitsAddress { .. } => "ListenerAwaitsAddress",
+            Self::ListenerServiceRefused { .. } => "ListenerServiceRefused",
+            Self::NodeAddressType { .. } => "NodeAddressUnknown",
+            Self::ListenerBrokersUnknown { .. } => "ListenerBrokersUnknown",
+            Self::OwnCertificate { .. } => "ListenerCertificateUnusable",
             Self::PoolsNotUsed { .. } => "PoolsNotUsed",
             Self::ControllersHeld { .. } | Self::RolesHeld { .. } => "ChangeHeld",
             Self::QuorumUnknown { .. } | Self::VoterStays { .. } => "QuorumChangeHeld",

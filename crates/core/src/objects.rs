@@ -21,9 +21,10 @@ use crate::cluster::{Cluster, Node, Pool};
 use crate::config::{self, REPLICATION_PORT};
 use crate::digest::Digest;
 use crate::ids::ClusterId;
-use crate::listeners::Authentication;
+use crate::listeners::address::{self, Served};
+use crate::listeners::{ClientListener, Reach};
 use crate::names::{
-    ADDITIONS_ANNOTATION, BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL,
+    ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL,
     RESTORED_POD_ANNOTATION, SETTINGS_IN_KAFKA_ANNOTATION,
 };
 use crate::properties::Properties;
@@ -147,7 +148,9 @@ pub fn service_digest(service: &Service) -> Result<Digest, serde_json::Error> {
     let spec = service.spec.as_ref().unwrap_or(&empty);
     let ports: Vec<_> = spec.ports.iter().flatten().map(|port| (&port.name, port.port)).collect();
     let headless = spec.cluster_ip.as_deref() == Some("None");
-    Digest::of(&(ports, &spec.selector, headless, spec.publish_not_ready_addresses.unwrap_or_default()))
+    let type_ = spec.type_.as_deref().unwrap_or("ClusterIP");
+    let publishes = spec.publish_not_ready_addresses.unwrap_or_default();
+    Digest::of(&(type_, ports, &spec.selector, headless, publishes))
 }
 
 /// The keys of a node's ConfigMap that Karst may set. Others are not ours: they can be added, and are not looked at.
@@ -247,10 +250,11 @@ impl Render<'_> {
                 if !self.can_run(node) {
                     continue;
                 }
-                let config = self.server_config(node);
-                objects.push(Object::ConfigMap(self.config_map(node, &config)));
+                let served = address::served(self.world, self.cluster, node);
+                let config = self.server_config(node, &served);
+                objects.push(Object::ConfigMap(self.config_map(node, &served, &config)));
                 objects.extend(self.claims(node).into_iter().map(Object::Claim));
-                pods.push(pods::render(self, node, &config)?);
+                pods.push(pods::render(self, node, &served, &config)?);
             }
             if !pool.ids.is_empty() {
                 objects.push(Object::PodSet(self.pod_set(pool, pods)?));
@@ -259,16 +263,18 @@ impl Render<'_> {
         Ok(objects)
     }
 
-    /// A node without its certificate is not made yet. One that runs is never taken away for that.
+    /// A node without its certificate is not made yet, nor one whose listeners get their addresses in a moment. One that runs
+    /// is never taken away for that.
     fn can_run(&self, node: Node<'_>) -> bool {
         let pod = self.cluster.pod_name(node);
         self.world.pods.contains_key(&pod)
-            || certificates::has_secrets(self.world, &pod, self.cluster.asks_for_certificates())
+            || (certificates::has_secrets(self.world, &pod, self.cluster.asks_for_certificates())
+                && address::may_start(self.world, self.cluster, node).is_ok())
     }
 
-    fn server_config(&self, node: Node<'_>) -> Properties {
+    fn server_config(&self, node: Node<'_>, served: &[Served<'_>]) -> Properties {
         let user = self.world.kafka.spec.kafka.config.as_ref();
-        config::render(self.cluster, node, self.quorum, &self.bootstrap_servers, user)
+        config::render(self.cluster, node, served, self.quorum, &self.bootstrap_servers, user)
     }
 
     /// The JVM's arguments.
@@ -331,7 +337,7 @@ impl Render<'_> {
         crate::quorum::storage_format(node.id, self.initial, running, worked_before, quorum)
     }
 
-    fn config_map(&self, node: Node<'_>, config: &Properties) -> ConfigMap {
+    fn config_map(&self, node: Node<'_>, served: &[Served<'_>], config: &Properties) -> ConfigMap {
         let mut data = vec![
             ("server.config", config.render()),
             ("cluster.id", self.cluster_id.to_string()),
@@ -347,7 +353,7 @@ impl Render<'_> {
         ];
         data.extend(self.metrics(node).map(|text| (metrics::FILE, text.to_string())));
         ConfigMap {
-            metadata: self.config_map_meta(node),
+            metadata: self.config_map_meta(node, served),
             data: Some(data.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
             ..ConfigMap::default()
         }
@@ -362,7 +368,7 @@ impl Render<'_> {
         restored.map(|restoration| &restoration.voters).or(self.initial)
     }
 
-    fn config_map_meta(&self, node: Node<'_>) -> ObjectMeta {
+    fn config_map_meta(&self, node: Node<'_>, served: &[Served<'_>]) -> ObjectMeta {
         let mut meta = self.node_meta(node, self.cluster.pod_name(node));
         let restored = match self.restored(node) {
             Some(restoration) => restoration.first_pod(self.world),
@@ -370,6 +376,9 @@ impl Render<'_> {
         };
         if let Some(pod) = restored {
             meta.annotations = Some([(RESTORED_POD_ANNOTATION.to_owned(), pod)].into());
+        }
+        if let Some(memory) = address::memory(served) {
+            meta.annotations.get_or_insert_default().insert(ADVERTISED_ANNOTATION.to_owned(), memory);
         }
         node.pool.template.others().add_marked_to(&mut meta);
         meta
@@ -473,8 +482,13 @@ fn port(name: &str, port: u16) -> ServicePort {
 }
 
 fn broker_ports(cluster: &Cluster) -> Vec<ServicePort> {
-    let clients = cluster.listeners.iter().map(|listener| port(&listener.port_name(), listener.port));
+    let clients = internal(cluster).map(|listener| port(&listener.port_name(), listener.port));
     std::iter::once(port("tcp-replication", REPLICATION_PORT)).chain(clients).collect()
+}
+
+/// Listeners that are not internal have services of their own.
+fn internal(cluster: &Cluster) -> impl Iterator<Item = &ClientListener> {
+    cluster.listeners.iter().filter(|listener| listener.reach == Reach::Internal)
 }
 
 /// Gives every node its host name, ready or not: nodes must find each other before any of them can be ready.
@@ -514,15 +528,9 @@ fn bootstrap_service(cluster: &Cluster, kafka: &api::Kafka) -> Service {
 
 /// What consoles read to find out how to connect.
 fn discovery(cluster: &Cluster) -> String {
-    let listeners: Vec<_> = cluster
-        .listeners
-        .iter()
+    let listeners: Vec<_> = internal(cluster)
         .map(|listener| {
-            let auth = match listener.authentication {
-                Authentication::None => "none",
-                Authentication::Certificate => "tls",
-                Authentication::Scram => "scram-sha-512",
-            };
+            let auth = listener.authentication.name();
             serde_json::json!({"port": listener.port, "tls": listener.tls, "protocol": "kafka", "auth": auth})
         })
         .collect();

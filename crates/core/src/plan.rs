@@ -10,16 +10,18 @@ use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use serde_json::{Value, json};
 
-use crate::certificates::{self, Bearer};
-use crate::cluster::{Cluster, Pool};
+use crate::certificates;
+use crate::cluster::{Cluster, Node, Pool};
 use crate::dynamic::{self, Dynamic};
 use crate::identity::{self, Identity};
 use crate::ids::NodeId;
+use crate::listeners::{self, address};
 use crate::names::{
-    CLUSTER_LABEL, ClusterKey, MIGRATION_ANNOTATION, PAUSE_ANNOTATION, RESTORE_ANNOTATION, is_true,
+    CLUSTER_LABEL, ClusterKey, LISTENER_LABEL, MIGRATION_ANNOTATION, PAUSE_ANNOTATION, RESTORE_ANNOTATION,
+    is_true,
 };
 use crate::notice::Notice;
-use crate::objects::Render;
+use crate::objects::{Object, Render};
 use crate::problem::Problem;
 use crate::quorum::{CONTROLLER_PORT, Kind};
 use crate::rolling::Due;
@@ -27,8 +29,8 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal};
 use crate::world::{Answer, Trouble, World};
 use crate::{
-    claims, config, ignored, membership, migration, pods, rack, registration, removals, resolve, restoration,
-    rolling, settings, upgrade,
+    claims, config, ignored, membership, migration, own_certificates, pods, rack, registration, removals,
+    resolve, restoration, rolling, settings, upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -141,6 +143,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
             restoration: restoration.clone(),
         };
         wanted.extend(render.nodes()?);
+        reach_listeners(&mut plan, world, &cluster)?;
         grow_claims(&mut plan, world, &cluster);
         plan.removals = removals::of(world, &cluster, &pool_problems);
         plan.protections = removals::protections(world, &cluster);
@@ -163,7 +166,8 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     if plan.facts.is_empty() && plan.certificates.is_empty() {
         ask_for_settings(&mut plan, world, &cluster, &settings);
     }
-    if plan.facts.is_empty() && plan.certificates.is_empty() && plan.objects.is_empty() {
+    let is_written = plan.objects.is_empty() && plan.services.is_empty();
+    if plan.facts.is_empty() && plan.certificates.is_empty() && is_written {
         configure(&mut plan, world, &cluster, settings);
         plan.marks = rolling::marks(world, &cluster);
         roll(&mut plan, world, &cluster, &due);
@@ -208,13 +212,18 @@ fn certify(plan: &mut Plan, world: &World, cluster: Option<&Cluster>) -> Option<
         .flat_map(|pool| {
             pool.nodes
                 .iter()
-                .map(|id| Bearer { pod: world.key.pod(&pool.name, *id), pool: pool.name.clone() })
+                .filter_map(|id| Some(certificates::Bearer::of(world, cluster?, Node { id: *id, pool })))
         })
         .collect();
     let certificates = certificates::next(world, &bearers);
     plan.certificates = certificates.issues;
     plan.ownerships = certificates.ownerships;
     plan.notices.extend(certificates.notices);
+    if let Some(cluster) = cluster {
+        let own = own_certificates::next(world, &cluster.listeners);
+        plan.certificates.extend(own.issue);
+        plan.notices.extend(own.notices);
+    }
     let why = certificates.refusal?.to_string();
     if world.pods.is_empty() {
         return Some(Problem::AuthorityUnusable { why });
@@ -361,6 +370,39 @@ fn first_questions(
         questions.brokers = brokers;
     }
     questions
+}
+
+/// Which services of listeners are to be written, and which listeners wait for something.
+fn reach_listeners(plan: &mut Plan, world: &World, cluster: &Cluster) -> Result<(), serde_json::Error> {
+    for service in listeners::services::wanted(cluster, &world.kafka) {
+        let service = Object::Service(service);
+        if service.is_as_observed(world)? {
+            continue;
+        }
+        let meta = service.meta();
+        let name = meta.name.clone().unwrap_or_default();
+        let refused = world.refused_services.get(&name);
+        if let Some(refused) =
+            refused.filter(|refused| refused.asked.as_deref() == listeners::services::asked(meta))
+        {
+            let listener = meta.labels.as_ref().and_then(|all| all.get(LISTENER_LABEL)).cloned();
+            let (listener, why) = (listener.unwrap_or_default(), refused.why.clone());
+            plan.notices.push(Notice::ListenerServiceRefused { name: listener, service: name, why });
+            let pause = Duration::try_from(refused.until.duration_since(world.now)).unwrap_or_default();
+            if !pause.is_zero() {
+                plan.look_soon(Some(pause));
+                continue;
+            }
+        }
+        plan.services.push(service);
+    }
+    plan.notices.extend(address::notices(world, cluster));
+    for node in cluster.nodes().filter(|node| !world.pods.contains_key(&cluster.pod_name(*node))) {
+        if let Err(wait) = address::may_start(world, cluster, node) {
+            plan.look_soon(wait);
+        }
+    }
+    Ok(())
 }
 
 /// Which claims grow, and which stay as they are though something else is asked for.

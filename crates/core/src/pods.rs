@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource, KeyToPath,
-    LocalObjectReference, PersistentVolumeClaimVolumeSource, Pod, PodAffinityTerm, PodAntiAffinity,
-    PodSecurityContext, PodSpec, ResourceRequirements, SeccompProfile, SecretVolumeSource, SecurityContext,
-    Volume, VolumeMount, WeightedPodAffinityTerm,
+    Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort, EmptyDirVolumeSource, EnvVar,
+    EnvVarSource, KeyToPath, LocalObjectReference, ObjectFieldSelector, PersistentVolumeClaimVolumeSource,
+    Pod, PodAffinityTerm, PodAntiAffinity, PodSecurityContext, PodSpec, ResourceRequirements, SeccompProfile,
+    SecretVolumeSource, SecurityContext, Volume, VolumeMount, WeightedPodAffinityTerm,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
@@ -19,10 +19,12 @@ use crate::cluster::{Node, Pool};
 use crate::config::{self, REPLICATION_PORT};
 use crate::digest::Digest;
 use crate::dynamic;
+use crate::listeners::address::Served;
 use crate::metrics;
 use crate::names::{
     BROKER_ROLE_LABEL, CONFIGURATION_HASH_ANNOTATION, CONTROLLER_ROLE_LABEL, KAFKA_VERSION_ANNOTATION,
-    POD_NAME_LABEL, QUORUM_PODS_ANNOTATION, REVISION_ANNOTATION, STARTED_WITH_ANNOTATION, trust_secret,
+    POD_NAME_LABEL, QUORUM_PODS_ANNOTATION, REVISION_ANNOTATION, STARTED_WITH_ANNOTATION, listeners_secret,
+    trust_secret,
 };
 use crate::objects::Render;
 use crate::probes;
@@ -43,10 +45,11 @@ const GRACE_SECONDS: i64 = 30;
 pub fn render(
     context: &Render<'_>,
     node: Node<'_>,
+    served: &[Served<'_>],
     config: &Properties,
 ) -> Result<serde_json::Value, serde_json::Error> {
-    let mut pod =
-        Pod { metadata: metadata(context, node, config)?, spec: Some(spec(context, node)), ..Pod::default() };
+    let metadata = metadata(context, node, config)?;
+    let mut pod = Pod { metadata, spec: Some(spec(context, node, served)), ..Pod::default() };
     let revision = revision::of(&pod)?;
     let annotations = pod.metadata.annotations.get_or_insert_default();
     annotations.insert(REVISION_ANNOTATION.to_owned(), revision);
@@ -112,7 +115,7 @@ fn settings_digest(
     }
 }
 
-fn spec(context: &Render<'_>, node: Node<'_>) -> PodSpec {
+fn spec(context: &Render<'_>, node: Node<'_>, served: &[Served<'_>]) -> PodSpec {
     let cluster = context.cluster;
     let name = cluster.pod_name(node);
     let template = node.pool.template.pod.clone();
@@ -137,8 +140,8 @@ fn spec(context: &Render<'_>, node: Node<'_>) -> PodSpec {
         dns_config: template.dns_config,
         host_users: template.host_users,
         init_containers: Some(vec![launcher_container(context, node)]),
-        containers: vec![kafka_container(context, node)],
-        volumes: Some(volumes(context, node, &name)),
+        containers: vec![kafka_container(context, node, served)],
+        volumes: Some(volumes(context, node, &name, served)),
         ..PodSpec::default()
     }
 }
@@ -246,13 +249,37 @@ fn launcher_container(context: &Render<'_>, node: Node<'_>) -> Container {
 
 /// A container with what users say about it.
 fn customized(mut container: Container, template: &ContainerTemplate) -> Container {
-    container.env = template.env.clone();
+    let own = container.env.get_or_insert_default();
+    let theirs = template.env.iter().flatten();
+    let theirs: Vec<_> = theirs.filter(|one| !own.iter().any(|own| own.name == one.name)).cloned().collect();
+    own.extend(theirs);
+    // No variables are none at all: an empty list would be another pod.
+    container.env = container.env.filter(|env| !env.is_empty());
     container.security_context = template.security_context.clone().or(container.security_context);
     container.volume_mounts.get_or_insert_default().extend(template.volume_mounts.clone());
     container
 }
 
-fn kafka_container(context: &Render<'_>, node: Node<'_>) -> Container {
+/// What a pod is told about its Kubernetes node, for listeners that are reached through it. Others are told nothing: what is
+/// new in a pod restarts it.
+fn node_variables(served: &[Served<'_>]) -> Option<Vec<EnvVar>> {
+    let from = |name: &str, field: &str| EnvVar {
+        name: name.to_owned(),
+        value_from: Some(EnvVarSource {
+            field_ref: Some(ObjectFieldSelector { field_path: field.to_owned(), api_version: None }),
+            ..EnvVarSource::default()
+        }),
+        ..EnvVar::default()
+    };
+    let needed = served.iter().any(Served::needs_node);
+    needed.then(|| vec![from("KARST_NODE_IP", "status.hostIP"), from("KARST_NODE_NAME", "spec.nodeName")])
+}
+
+fn has_own_certificate(served: &[Served<'_>]) -> bool {
+    served.iter().any(|one| one.listener.own_certificate().is_some())
+}
+
+fn kafka_container(context: &Render<'_>, node: Node<'_>, served: &[Served<'_>]) -> Container {
     let spec = &context.world.kafka.spec.kafka;
     let mut mounts = vec![
         mount("karst", "/karst", true),
@@ -261,6 +288,7 @@ fn kafka_container(context: &Render<'_>, node: Node<'_>) -> Container {
         mount("trust", config::TRUST_DIR, true),
         mount("tmp", "/tmp", false),
     ];
+    mounts.extend(has_own_certificate(served).then(|| mount("listeners", config::LISTENERS_DIR, true)));
     mounts.extend(
         node.pool.storage.disks().iter().map(|disk| mount(&disk.volume_name(), &disk.mount_path(), false)),
     );
@@ -274,7 +302,8 @@ fn kafka_container(context: &Render<'_>, node: Node<'_>) -> Container {
         image: Some(context.cluster.image.clone()),
         image_pull_policy: context.world.settings.image_pull_policy.clone(),
         command: Some(command),
-        ports: Some(ports(context, node)),
+        ports: Some(ports(context, node, served)),
+        env: node_variables(served),
         resources: node.pool.resources.as_ref().map(resources),
         volume_mounts: Some(mounts),
         liveness_probe: Some(probes::liveness(spec)),
@@ -287,7 +316,7 @@ fn kafka_container(context: &Render<'_>, node: Node<'_>) -> Container {
     customized(container, &node.pool.template.kafka_container)
 }
 
-fn ports(context: &Render<'_>, node: Node<'_>) -> Vec<ContainerPort> {
+fn ports(context: &Render<'_>, node: Node<'_>, served: &[Served<'_>]) -> Vec<ContainerPort> {
     let port = |name: &str, port: u16| ContainerPort {
         name: Some(name.to_owned()),
         container_port: i32::from(port),
@@ -300,9 +329,7 @@ fn ports(context: &Render<'_>, node: Node<'_>) -> Vec<ContainerPort> {
     }
     if node.pool.roles.has_broker() {
         ports.push(port("tcp-replication", REPLICATION_PORT));
-        ports.extend(
-            context.cluster.listeners.iter().map(|listener| port(&listener.port_name(), listener.port)),
-        );
+        ports.extend(served.iter().map(|one| port(&one.listener.port_name(), one.listener.port)));
     }
     if context.metrics(node).is_some() {
         ports.push(port(metrics::PORT_NAME, metrics::PORT));
@@ -323,7 +350,8 @@ fn resources(wanted: &api::ResourceRequirements) -> ResourceRequirements {
     }
 }
 
-fn volumes(context: &Render<'_>, node: Node<'_>, pod: &str) -> Vec<Volume> {
+fn volumes(context: &Render<'_>, node: Node<'_>, pod: &str, served: &[Served<'_>]) -> Vec<Volume> {
+    let cluster = &context.cluster.key.name;
     let template = &node.pool.template.pod;
     let empty_dir = |name: &str, size_limit: Option<&str>| Volume {
         name: name.to_owned(),
@@ -345,19 +373,26 @@ fn volumes(context: &Render<'_>, node: Node<'_>, pod: &str) -> Vec<Volume> {
             ..Volume::default()
         },
         secret_file("certificate", pod, &format!("{pod}.pem"), config::CERTIFICATE_FILE),
-        Volume {
-            name: "trust".to_owned(),
-            secret: Some(SecretVolumeSource {
-                secret_name: Some(trust_secret(&context.cluster.key.name)),
-                ..SecretVolumeSource::default()
-            }),
-            ..Volume::default()
-        },
+        secret_volume("trust", &trust_secret(cluster)),
     ];
+    volumes
+        .extend(has_own_certificate(served).then(|| secret_volume("listeners", &listeners_secret(cluster))));
     volumes.extend(node.pool.storage.disks().iter().map(|disk| data_volume(disk, pod, &empty_dir)));
     volumes.extend(rack(context, node).and_then(Rack::volume));
     volumes.extend(template.volumes.clone());
     volumes
+}
+
+/// All entries of a Secret as files.
+fn secret_volume(volume: &str, secret: &str) -> Volume {
+    Volume {
+        name: volume.to_owned(),
+        secret: Some(SecretVolumeSource {
+            secret_name: Some(secret.to_owned()),
+            ..SecretVolumeSource::default()
+        }),
+        ..Volume::default()
+    }
 }
 
 /// One entry of a Secret as a file.

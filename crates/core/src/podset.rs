@@ -116,14 +116,7 @@ mod tests {
     fn pod(name: &str, phase: &str) -> Arc<PodView> {
         let owners = vec!["uid-set".into()];
         let meta = Meta { name: name.into(), uid: format!("uid-{name}"), owners, ..Meta::default() };
-        Arc::new(PodView {
-            meta,
-            phase: phase.into(),
-            ready: phase == "Running",
-            since: None,
-            stuck: None,
-            machine: None,
-        })
+        Arc::new(PodView { meta, phase: phase.into(), ready: phase == "Running", ..PodView::default() })
     }
 
     #[test]

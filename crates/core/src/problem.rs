@@ -117,11 +117,34 @@ pub enum Problem {
         /// What would be right.
         right: String,
     },
-    /// Access control that Karst cannot enforce yet.
+    /// A setting of a listener that cannot be used.
+    #[error("{field} {found}; {advice}")]
+    Listener {
+        /// Full path of the field.
+        field: String,
+        /// What is there.
+        found: String,
+        /// What would be right.
+        advice: String,
+    },
+    /// Custom access control without a class.
     #[error(
-        "spec.kafka.authorization is set, and Karst does not enforce authorization yet; it does not run a cluster more open than you asked for, so remove the field to go on without"
+        "spec.kafka.authorization.authorizerClass is '{class}'; authorization of type custom needs the full name of a class in the image"
     )]
-    AuthorizationUnsupported,
+    AuthorizerClass {
+        /// What is there.
+        class: String,
+    },
+    /// A principal that Kafka would read as none, or as several.
+    #[error(
+        "spec.kafka.authorization.superUsers[{index}] is '{user}'; write one principal in each entry, such as CN=alice or bob"
+    )]
+    SuperUser {
+        /// Its position.
+        index: usize,
+        /// What is there.
+        user: String,
+    },
     /// A cluster without pools.
     #[error(
         "no KafkaNodePool with the label strimzi.io/cluster={cluster} exists; create at least one with the role controller and one with the role broker (a pool can have both)"
@@ -314,7 +337,6 @@ impl Problem {
                 "IdentityUnknown"
             }
             Self::ForeignPool { .. } | Self::PoolsDisagree { .. } => "ClusterIdMismatch",
-            Self::AuthorizationUnsupported => "NotSupported",
             Self::AuthorityUnusable { .. } => "CertificateAuthorityUnusable",
             _ => "InvalidResource",
         }

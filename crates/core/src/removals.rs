@@ -8,7 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::cluster::{Cluster, Pool};
 use crate::ids::NodeId;
-use crate::names::{DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL, POOL_FINALIZER, POOL_LABEL};
+use crate::listeners::Reach;
+use crate::names::{
+    DELETE_CLAIM_ANNOTATION, LISTENER_LABEL, POD_NAME_LABEL, POOL_FINALIZER, POOL_LABEL, node_of_pod,
+};
 use crate::plan::{Protection, Removal};
 use crate::problem::Problem;
 use crate::world::{Meta, World};
@@ -44,7 +47,31 @@ pub(crate) fn of(world: &World, cluster: &Cluster, refused: &BTreeMap<String, Ve
     let sets = sets
         .filter(|set| set.pods.is_empty() && !set.meta.deleting)
         .map(|set| Removal::PodSet { name: set.meta.name.clone(), uid: set.meta.uid.clone() });
-    maps.chain(secrets).chain(claims).chain(volumes).chain(sets).collect()
+    let services = services(world, cluster, is_left);
+    maps.chain(secrets).chain(claims).chain(volumes).chain(sets).chain(services).collect()
+}
+
+/// Services of listeners that are no longer asked for, and of brokers that are gone. Others are not ours to remove.
+fn services(world: &World, cluster: &Cluster, is_left: impl Fn(&Meta) -> bool) -> Vec<Removal> {
+    let is_unwanted = |meta: &Meta| {
+        let Some(name) = meta.labels.get(LISTENER_LABEL) else { return false };
+        let listener = cluster.listeners.iter().find(|one| one.name == *name && one.reach != Reach::Internal);
+        let Some(listener) = listener else { return true };
+        let node = meta.labels.get(POD_NAME_LABEL).and_then(|pod| node_of_pod(pod));
+        match (node, meta.labels.get(POOL_LABEL)) {
+            (Some(node), Some(pool)) => {
+                is_left(meta) || meta.name != world.key.listener_broker(pool, listener, node)
+            }
+            _ => {
+                !listener.has_bootstrap_service() || meta.name != world.key.listener_bootstrap(&listener.name)
+            }
+        }
+    };
+    let ours = world.services.values().filter(|service| service.meta.other_manager().is_none());
+    let unwanted = ours.filter(|service| !service.meta.deleting && is_unwanted(&service.meta));
+    unwanted
+        .map(|service| Removal::Service { name: service.meta.name.clone(), uid: service.meta.uid.clone() })
+        .collect()
 }
 
 /// Claims of volumes that nodes of the pool no longer have. Each waits until its node's pod is one that was made without

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use karst_api as api;
 
+use crate::authorization::Authorization;
 use crate::cluster::{Cluster, Pool, Roles};
 use crate::departed;
 use crate::ids::NodeId;
@@ -56,9 +57,7 @@ pub fn resolve(world: &World) -> Resolved {
     if let Some(version) = version {
         resolved.problems.extend(settings::problems(spec.config.as_ref(), version));
     }
-    if spec.authorization.is_some() {
-        resolved.problems.push(Problem::AuthorizationUnsupported);
-    }
+    let authorization = Authorization::read(spec.authorization.as_ref(), &mut resolved.problems);
     let listeners = listeners::resolve(&spec.listeners);
     resolved.problems.extend(listeners.problems);
     resolved.notices.extend(listeners.notices);
@@ -72,6 +71,9 @@ pub fn resolve(world: &World) -> Resolved {
 
     let pools = pools::resolve(world, &mut resolved);
     check_cluster(world, &pools, &mut resolved);
+    let (problems, notices) = listeners::check_brokers(&world.key, &listeners.served, &pools);
+    resolved.problems.extend(problems);
+    resolved.notices.extend(notices);
     if let (Some(version), Some(metadata_version), Some(files), true) =
         (version, metadata_version, files, resolved.problems.is_empty())
     {
@@ -81,6 +83,7 @@ pub fn resolve(world: &World) -> Resolved {
             metadata_version,
             image: image(world, spec, asked == Some(version), version),
             listeners: listeners.served,
+            authorization,
             pools,
             domain: world.settings.cluster_domain.clone(),
             logging: files.logging,

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use karst_certs::{Kind, Material, Secret, Stored};
 
 use crate::names::{CLUSTER_LABEL, POD_NAME_LABEL};
-use crate::names::{OPERATOR_CERTIFICATE, OPERATOR_KEY, operator_secret, trust_secret};
+use crate::names::{OPERATOR_CERTIFICATE, OPERATOR_KEY, listeners_secret, operator_secret, trust_secret};
+use crate::own_certificates::Files;
 use crate::world::Meta;
 
 /// A Secret of a cluster.
@@ -32,6 +33,8 @@ pub enum SecretContent {
     Operator(Option<Box<OperatorIdentity>>),
     /// The certificates that nodes trust, by the name of the file.
     Trust(BTreeMap<String, Vec<u8>>),
+    /// The certificates that users brought for listeners.
+    Listeners(Files),
     /// Something that no decision looks at.
     #[default]
     Other,
@@ -67,6 +70,8 @@ impl SecretView {
             SecretContent::Authority(Arc::new(Material::new(secret)))
         } else if meta.name == trust_secret(cluster) {
             SecretContent::Trust(data)
+        } else if meta.name == listeners_secret(cluster) {
+            SecretContent::Listeners(Files(data))
         } else if meta.name == operator_secret(cluster) {
             SecretContent::Operator(operator_identity(data).map(Box::new))
         } else if meta.labels.get(POD_NAME_LABEL) == Some(&meta.name) {
@@ -101,6 +106,14 @@ impl SecretView {
     pub(crate) fn trust(&self) -> Option<&BTreeMap<String, Vec<u8>>> {
         match &self.content {
             SecretContent::Trust(files) => Some(files),
+            _ => None,
+        }
+    }
+
+    /// The certificates that users brought for listeners.
+    pub(crate) fn listeners(&self) -> Option<&Files> {
+        match &self.content {
+            SecretContent::Listeners(files) => Some(files),
             _ => None,
         }
     }

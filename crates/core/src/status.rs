@@ -12,8 +12,11 @@ use serde::Serialize;
 use crate::certificates;
 use crate::cluster::{Cluster, Node};
 use crate::departed;
+use crate::listeners::ClientListener;
+use crate::listeners::address::{self, Advertised};
 use crate::names::{ClusterKey, KAFKA_VERSION_ANNOTATION, NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION};
 use crate::notice::{IDS_IGNORED, Notice};
+use crate::own_certificates;
 use crate::problem::Problem;
 use crate::quorum_status;
 use crate::rolling::Due;
@@ -255,20 +258,27 @@ fn world_has_no(world: &World, notice: &Notice) -> bool {
 }
 
 fn listeners(world: &World, cluster: &Cluster) -> Vec<api::ListenerStatus> {
-    let host = format!("{}.{}.svc", cluster.key.bootstrap_service(), cluster.key.namespace);
-    cluster
-        .listeners
+    cluster.listeners.iter().map(|listener| listener_status(world, cluster, listener)).collect()
+}
+
+/// Where clients start, and what they are to trust. An address that is not known yet is left out.
+fn listener_status(world: &World, cluster: &Cluster, listener: &ClientListener) -> api::ListenerStatus {
+    let certificates = match listener.own_certificate() {
+        Some(_) => own_certificates::published(world, listener).map(|certificate| vec![certificate]),
+        None => listener.tls.then(|| certificates::for_clients(world)).flatten(),
+    };
+    let found = address::bootstrap(world, cluster, listener);
+    let is_known = !found.is_empty();
+    let addresses = found
         .iter()
-        .map(|listener| api::ListenerStatus {
-            name: Some(listener.name.clone()),
-            addresses: Some(vec![api::ListenerAddress {
-                host: Some(host.clone()),
-                port: Some(i32::from(listener.port)),
-            }]),
-            bootstrap_servers: Some(format!("{host}:{}", listener.port)),
-            certificates: listener.tls.then(|| certificates::for_clients(world)).flatten(),
-        })
-        .collect()
+        .map(|(host, port)| api::ListenerAddress { host: Some(host.clone()), port: Some(i32::from(*port)) });
+    let servers = found.iter().map(|(host, port)| Advertised { host: host.clone(), port: *port }.to_string());
+    api::ListenerStatus {
+        name: Some(listener.name.clone()),
+        addresses: is_known.then(|| addresses.collect()),
+        bootstrap_servers: is_known.then(|| servers.collect::<Vec<_>>().join(",")),
+        certificates,
+    }
 }
 
 /// The new status of a pool.

@@ -79,6 +79,13 @@ pub enum Removal {
         /// Which one.
         uid: String,
     },
+    /// A service of a listener, or of a broker, that is gone.
+    Service {
+        /// Its name.
+        name: String,
+        /// Which one.
+        uid: String,
+    },
     /// The pod set of a pool that is gone.
     PodSet {
         /// Its name.
@@ -109,6 +116,8 @@ pub struct Plan {
     pub ownerships: Vec<Ownership>,
     /// Objects to write, those that others need first.
     pub objects: Vec<Object>,
+    /// Services of listeners to write. That one cannot be written is remembered and told; nothing else waits for it.
+    pub services: Vec<Object>,
     /// Claims to grow. That one cannot is remembered and told; nothing else waits for it.
     pub growths: Vec<Growth>,
     /// Objects to delete.

@@ -60,8 +60,12 @@ pub struct ServiceAccountView {
 pub struct ServiceView {
     /// Who it is.
     pub meta: Meta,
-    /// Fingerprint of ports, selector and publication: see [`crate::objects::service_digest`].
+    /// Fingerprint of type, ports, selector and publication: see [`crate::objects::service_digest`].
     pub digest: Option<Digest>,
+    /// The port of the Kubernetes nodes that leads to its first port.
+    pub node_port: Option<u16>,
+    /// The names or addresses of its load balancer.
+    pub addresses: Vec<String>,
 }
 
 /// An object of which only Karst sets anything.
@@ -142,6 +146,8 @@ pub struct PodView {
     pub stuck: Option<String>,
     /// The machine that it was given to.
     pub machine: Option<String>,
+    /// The address of that machine.
+    pub host_ip: Option<String>,
 }
 
 impl PodView {
@@ -377,6 +383,18 @@ pub struct RefusedGrowth {
     pub until: Timestamp,
 }
 
+/// A service of a listener that Kubernetes did not take when it was last written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedService {
+    /// What was asked for, by its mark.
+    pub asked: Option<String>,
+    /// What Kubernetes said.
+    pub why: String,
+    /// Not to be tried again before.
+    pub until: Timestamp,
+}
+
+pub use crate::own_certificates::{Files, Referenced};
 pub use crate::references::Reference;
 pub use crate::secrets::{OperatorIdentity, SecretContent, SecretView};
 
@@ -447,6 +465,10 @@ pub struct World {
     pub checked_settings: BTreeMap<String, Digest>,
     /// Claims that could not grow, by name.
     pub refused_growth: BTreeMap<String, RefusedGrowth>,
+    /// Services of listeners that Kubernetes refused, by name.
+    pub refused_services: BTreeMap<String, RefusedService>,
+    /// Secrets of users that the resource names. One that is not here was not read yet.
+    pub referenced: BTreeMap<String, Referenced>,
     /// What the operator was told.
     pub settings: Arc<Settings>,
     /// When it is now.

@@ -16,8 +16,10 @@ use std::sync::LazyLock;
 
 use karst_core::cluster::{Cluster, Node};
 use karst_core::config;
+use karst_core::listeners::address::served;
 use karst_core::quorum::Kind;
 use karst_core::resolve::resolve;
+use karst_core::world::World;
 use proptest::prelude::*;
 use serde_json::Value;
 
@@ -62,17 +64,20 @@ const USERS: &[&str] = &[
     "controller.quorum.fetch.timeout.ms",
 ];
 
-static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| {
+static QUICKSTART: LazyLock<(World, Cluster)> = LazyLock::new(|| {
     let mut world = support::quickstart();
     support::converge(&mut world);
-    resolve(&world).cluster.expect("a cluster")
+    let cluster = resolve(&world).cluster.expect("a cluster");
+    (world, cluster)
 });
 
 /// The file of a broker whose user wrote this.
 fn render(user: &Config) -> String {
-    let pool = CLUSTER.pools.iter().find(|pool| pool.roles.has_broker()).unwrap();
+    let (world, cluster) = &*QUICKSTART;
+    let pool = cluster.pools.iter().find(|pool| pool.roles.has_broker()).unwrap();
     let node = Node { id: pool.nodes[0], pool };
-    config::render(&CLUSTER, node, Kind::Dynamic, "a.example:9090", Some(user)).render()
+    config::render(cluster, node, &served(world, cluster, node), Kind::Dynamic, "a.example:9090", Some(user))
+        .render()
 }
 
 static OWNED: LazyLock<BTreeMap<String, String>> =

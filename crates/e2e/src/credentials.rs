@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::cluster::Cluster;
+use crate::story::Scene;
 
 /// Files of certificates and keys for clients of one cluster.
 #[derive(Debug)]
@@ -30,10 +31,7 @@ impl<'a> Credentials<'a> {
     /// Saves an entry of one of the cluster's Secrets, whose name goes on with `secret`.
     async fn save(&self, secret: &str, key: &str, file: &str) -> Result<()> {
         let name = format!("{}-{secret}", self.cluster.name);
-        let found = self.cluster.scene.api::<Secret>().get(&name).await?;
-        let value: Option<ByteString> = found.data.unwrap_or_default().get(key).cloned();
-        let value = value.with_context(|| format!("Secret {name} has no {key}"))?;
-        std::fs::write(self.file(file), value.0)?;
+        std::fs::write(self.file(file), entry(self.cluster.scene, &name, key).await?)?;
         Ok(())
     }
 
@@ -76,8 +74,15 @@ impl<'a> Credentials<'a> {
     }
 }
 
-/// Makes a key and a certificate.
-async fn sign(place: &Path, name: &str, issuer: Option<&str>) -> Result<()> {
+/// An entry of a Secret.
+pub async fn entry(scene: &Scene, secret: &str, key: &str) -> Result<Vec<u8>> {
+    let found = scene.api::<Secret>().get(secret).await?;
+    let value: Option<ByteString> = found.data.unwrap_or_default().get(key).cloned();
+    value.map(|value| value.0).with_context(|| format!("Secret {secret} has no {key}"))
+}
+
+/// Makes a key and a certificate, as `<name>.key` and `<name>.crt`. Without an issuer it signs itself.
+pub async fn sign(place: &Path, name: &str, issuer: Option<&str>) -> Result<()> {
     let subject = format!("/CN={name}");
     let mut openssl = Command::new("openssl");
     openssl.current_dir(place).args(["req", "-x509", "-nodes", "-days", "2", "-subj", &subject]);

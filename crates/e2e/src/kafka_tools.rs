@@ -57,7 +57,15 @@ impl<'a> ConsoleTools<'a> {
         Self { scene, pod: pod.to_owned(), bootstrap: bootstrap.to_owned() }
     }
 
-    async fn run(&self, tool: &str, arguments: &[&str], input: &str) -> Result<String> {
+    /// Writes a file into the pod, for tools that read their settings from one.
+    pub async fn write_file(&self, path: &str, content: &str) -> Result<()> {
+        let place = ["exec", "--stdin", "--namespace", &self.scene.namespace, &self.pod, "--container=kafka"];
+        let script = format!("cat > {path}");
+        kubectl::feed(&[&place[..], &["--", "sh", "-c", &script]].concat(), content).await.map(drop)
+    }
+
+    /// Runs one of Kafka's tools with its own arguments.
+    pub async fn run(&self, tool: &str, arguments: &[&str], input: &str) -> Result<String> {
         self.run_command(tool, &[], arguments, input).await
     }
 

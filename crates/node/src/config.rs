@@ -4,7 +4,7 @@
 //! without a disk. Nothing here is defaulted silently that the operator must have written: a missing file or key is an
 //! error that names it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -43,6 +43,8 @@ pub struct NodeConfig {
     pub log_dirs: LogDirs,
     /// The listener on which the node is asked whether it is ready: replication for a broker, control plane otherwise.
     pub own_listener: Listener,
+    /// The files that Kafka takes the certificates of its listeners from.
+    pub stores: Vec<PathBuf>,
     /// Where the quorum is found.
     pub controllers: Vec<Endpoint>,
     /// How far behind the leader a controller may be and still count as caught up.
@@ -265,6 +267,7 @@ impl NodeConfig {
             storage_format: parse_storage_format(files)?,
             log_dirs: LogDirs::from_properties(&server)?,
             own_listener: listeners::own_listener(&server, role)?,
+            stores: parse_stores(&server),
             controllers: parse_controllers(&server),
             fetch_timeout: parse_fetch_timeout(&server)?,
             jvm_options: parse_jvm_options(files.text(file::JVM_OPTIONS)?),
@@ -293,6 +296,16 @@ fn parse_role(server: &Properties) -> Result<Role, ConfigError> {
 fn required_number(server: &Properties, key: &'static str) -> Result<i32, ConfigError> {
     let value = server.get_non_empty(key).ok_or(ConfigError::MissingKey(key))?;
     value.parse().map_err(|_| ConfigError::BadValue { key, value: value.to_owned(), expected: "a number" })
+}
+
+/// Every file once, whichever listeners share it.
+fn parse_stores(server: &Properties) -> Vec<PathBuf> {
+    let is_store = |key: &str| {
+        key.starts_with("listener.name.")
+            && (key.ends_with(".ssl.keystore.location") || key.ends_with(".ssl.truststore.location"))
+    };
+    let stores = server.iter().filter(|(key, _)| is_store(key)).map(|(_, file)| PathBuf::from(file));
+    stores.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Whether the addresses are good is for Kafka to judge.

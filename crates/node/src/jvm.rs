@@ -37,12 +37,16 @@ pub struct Paths {
     pub java: PathBuf,
     /// For a user's logging configuration that writes files; the one of the operator writes to the console.
     pub logs_dir: PathBuf,
+    /// For what the launcher itself writes: settings with the node's place in them.
+    pub work_dir: PathBuf,
+    /// The settings to start Kafka with, when they are not the mounted ones.
+    pub resolved: Option<PathBuf>,
 }
 
 impl Paths {
     #[must_use]
     pub fn server_config(&self) -> PathBuf {
-        self.config_dir.join(file::SERVER_CONFIG)
+        self.resolved.clone().unwrap_or_else(|| self.config_dir.join(file::SERVER_CONFIG))
     }
 }
 
@@ -117,6 +121,8 @@ mod tests {
             kafka_home: "/opt/kafka".into(),
             java: "java".into(),
             logs_dir: "/tmp/logs".into(),
+            work_dir: "/tmp/work".into(),
+            resolved: None,
         }
     }
 

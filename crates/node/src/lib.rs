@@ -5,7 +5,10 @@
 //! on and collects the dead ([`supervise`]), and tells the kubelet whether the node is alive and useful ([`health`],
 //! [`ready`]). [`run`] is the one place where the order of these can be read.
 //!
-//! What it may not do: talk to Kubernetes, change a configuration, or delete anything on a disk.
+//! It puts the address of its Kubernetes node into the settings where they ask for it ([`place`]), and lets Kafka load
+//! certificates that changed.
+//!
+//! What it may not do: talk to Kubernetes, change a configuration that outlives the container, or delete anything on a disk.
 
 mod cached;
 pub mod config;
@@ -17,9 +20,11 @@ pub mod jvm;
 pub mod line;
 pub mod listeners;
 pub mod meta;
+pub mod place;
 pub mod properties;
 pub mod rack;
 pub mod ready;
+mod reload;
 pub mod run;
 pub mod storage;
 pub mod supervise;

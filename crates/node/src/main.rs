@@ -9,6 +9,7 @@ use std::time::Instant;
 use clap::{Args, Parser, Subcommand};
 use karst_node::install::{install, install_agent};
 use karst_node::jvm::Paths;
+use karst_node::place::Place;
 use karst_node::rack::RackSource;
 use karst_node::run::{Options, run};
 use tracing::{error, level_filters::LevelFilter};
@@ -51,6 +52,15 @@ struct RunArgs {
     /// Where a logging configuration that writes files writes them.
     #[arg(long, env = "KARST_LOGS_DIR", default_value = "/tmp/kafka-logs")]
     logs_dir: PathBuf,
+    /// Where the launcher writes what Kafka is to read and is not mounted.
+    #[arg(long, env = "KARST_WORK_DIR", default_value = "/tmp/karst")]
+    work_dir: PathBuf,
+    /// The address of the Kubernetes node, for listeners that are reached through it.
+    #[arg(long, env = "KARST_NODE_IP")]
+    node_ip: Option<String>,
+    /// The name of the Kubernetes node.
+    #[arg(long, env = "KARST_NODE_NAME")]
+    node_name: Option<String>,
     /// The address that answers /live and /ready.
     #[arg(long, env = "KARST_HTTP", default_value = "0.0.0.0:8080")]
     http: SocketAddr,
@@ -70,7 +80,10 @@ impl RunArgs {
                 kafka_home: self.kafka_home,
                 java: self.java,
                 logs_dir: self.logs_dir,
+                work_dir: self.work_dir,
+                resolved: None,
             },
+            place: Place { ip: self.node_ip, name: self.node_name },
             http: self.http,
             rack: self.rack_file.map(RackSource::File).or(self.rack_variable.map(RackSource::Variable)),
             began,

@@ -45,6 +45,11 @@ impl Properties {
         self.get(key).filter(|value| !value.is_empty())
     }
 
+    /// All keys and values, in the order of the keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (key.as_str(), value.trim()))
+    }
+
     /// The non-blank items of a comma-separated value; none when the key is absent.
     pub fn list(&self, key: &str) -> impl Iterator<Item = &str> {
         self.get(key).unwrap_or_default().split(',').map(str::trim).filter(|item| !item.is_empty())

@@ -12,13 +12,15 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::config::{ConfigError, ConfigFiles, NodeConfig};
+use crate::config::{ConfigError, ConfigFiles, NodeConfig, file};
 use crate::format::{Decision, Formatting, QuorumOption, Refusal, decide, has_directory_id};
 use crate::founding;
 use crate::health::{self, Phase};
 use crate::jvm::{self, Paths};
+use crate::place::{self, Place, Untold};
 use crate::rack::{RackError, RackSource};
 use crate::ready::ReadinessProbe;
+use crate::reload::Reloader;
 use crate::storage;
 use crate::supervise::{Ending, Supervisor};
 
@@ -26,6 +28,8 @@ use crate::supervise::{Ending, Supervisor};
 #[derive(Clone, Debug)]
 pub struct Options {
     pub paths: Paths,
+    /// What the pod was told about its Kubernetes node.
+    pub place: Place,
     pub http: SocketAddr,
     /// Where the node learns its rack, if it has one.
     pub rack: Option<RackSource>,
@@ -44,6 +48,10 @@ pub enum RunError {
     Config { dir: PathBuf, source: ConfigError },
     #[error("Kafka is not started: {0}")]
     Rack(#[from] RackError),
+    #[error(transparent)]
+    Place(#[from] Untold),
+    #[error("cannot write {}: {source}", path.display())]
+    Settings { path: PathBuf, source: io::Error },
     #[error("Kafka is not started, and nothing on its disks was changed:{}", one_per_line(.0))]
     Refused(Vec<Refusal>),
     #[error("cannot run {}: {source}; is it the Kafka image, with Java on the PATH?", java.display())]
@@ -94,6 +102,7 @@ pub async fn run(options: &Options) -> Result<Ending, RunError> {
     tokio::spawn(health::serve(listener, seen));
 
     let config = read_config(&options.paths)?;
+    let options = &put_in_place(options)?;
     let node = Node { config: &config, options, phase: &phase };
     if let Prepared::Stopped(ending) = node.prepare_storage(&mut supervisor).await? {
         return Ok(ending);
@@ -114,6 +123,21 @@ fn read_config(paths: &Paths) -> Result<NodeConfig, RunError> {
     ConfigFiles::read(&paths.config_dir)
         .and_then(|files| NodeConfig::parse(&files))
         .map_err(|source| RunError::Config { dir: paths.config_dir.clone(), source })
+}
+
+/// Settings that ask for the node's place are written anew, with it in them.
+fn put_in_place(options: &Options) -> Result<Options, RunError> {
+    let mut options = options.clone();
+    let mounted = options.paths.server_config();
+    let settings = |path: PathBuf| move |source| RunError::Settings { path, source };
+    let text = fs::read(&mounted).map_err(settings(mounted))?;
+    if let Some(resolved) = place::resolve(&text, &options.place)? {
+        let path = options.paths.work_dir.join(file::SERVER_CONFIG);
+        fs::create_dir_all(&options.paths.work_dir).map_err(settings(path.clone()))?;
+        fs::write(&path, resolved).map_err(settings(path.clone()))?;
+        options.paths.resolved = Some(path);
+    }
+    Ok(options)
 }
 
 struct Node<'a> {
@@ -233,6 +257,8 @@ impl Node<'_> {
     }
 
     async fn run_kafka(&self, supervisor: &mut Supervisor, rack: Option<&str>) -> Result<Ending, RunError> {
+        let reloader = Reloader::new(self.config);
+        let reloading = reloader.map(|reloader| tokio::spawn(reloader.keep_up()));
         let mut command = jvm::kafka_command(self.config, &self.options.paths, rack);
         info!("starting Kafka, {} ms after the container's start", self.options.began.elapsed().as_millis());
         self.phase.send_replace(Phase::Running(Arc::new(ReadinessProbe::new(self.config))));
@@ -242,6 +268,9 @@ impl Node<'_> {
             })
             .await
             .map_err(|source| self.java_error(source))?;
+        if let Some(reloading) = reloading {
+            reloading.abort();
+        }
         info!("Kafka ended with {ending}");
         Ok(ending)
     }

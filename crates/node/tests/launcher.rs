@@ -34,6 +34,21 @@ fn a_formatted_node_starts_kafka_at_once() {
 }
 
 #[test]
+fn the_place_of_a_node_is_in_the_settings_that_kafka_starts_with() {
+    let node = TestNode::new(WELL_BEHAVED).formatted();
+    let asking = format!("{}advertised.listeners=C://@node-ip@:31000\n", node.read("config/server.config"));
+    node.write("config/server.config", &asking);
+    let (code, output) = node.run();
+    assert_eq!((code, node.java_calls().len()), (1, 0), "{output}");
+    assert!(output.contains("KARST_NODE_IP"), "{output}");
+    let (code, output) = node.run_with(&["--node-ip", "192.168.0.7"]);
+    assert_eq!(code, 0, "{output}");
+    let written = node.path("work/server.config");
+    assert!(node.java_calls()[0].ends_with(&format!("kafka.Kafka {}", written.display())));
+    assert!(node.read("work/server.config").contains("advertised.listeners=C://192.168.0.7:31000"));
+}
+
+#[test]
 fn an_empty_disk_is_formatted_before_kafka_starts() {
     let node = TestNode::new(WELL_BEHAVED);
     let (code, output) = node.run();

@@ -96,6 +96,22 @@ impl Hands {
             .await
     }
 
+    /// Writes objects of which none waits for another, and says of each what became of it.
+    pub(crate) async fn write_each(
+        &self,
+        key: &ClusterKey,
+        objects: Vec<Object>,
+    ) -> Vec<(Object, Result<(), Failure>)> {
+        futures::stream::iter(objects)
+            .map(|object| async move {
+                let outcome = self.write_one(&key.namespace, &object).await;
+                (object, outcome)
+            })
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await
+    }
+
     async fn write_one(&self, namespace: &str, object: &Object) -> Result<(), Failure> {
         match object {
             Object::ServiceAccount(account) => self.apply::<AccountWire, _>(namespace, object, account).await,
@@ -306,6 +322,7 @@ impl Hands {
         match removal {
             Removal::ConfigMap { name, uid } => self.delete::<ConfigMapWire>(&key.namespace, name, uid).await,
             Removal::Secret { name, uid } => self.delete::<SecretWire>(&key.namespace, name, uid).await,
+            Removal::Service { name, uid } => self.delete::<ServiceWire>(&key.namespace, name, uid).await,
             Removal::PodSet { name, uid } => self.delete::<StrimziPodSet>(&key.namespace, name, uid).await,
             Removal::Claim { name, uid, pod } => {
                 self.is_not_used(key, pod, name).await?;

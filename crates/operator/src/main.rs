@@ -3,6 +3,7 @@
 mod ask;
 mod checked;
 mod clients;
+mod doors;
 mod events;
 mod failure;
 mod gates;
@@ -14,6 +15,7 @@ mod keys;
 mod lease;
 mod machines;
 mod metrics;
+mod named_secrets;
 mod pass;
 mod queue;
 mod references;

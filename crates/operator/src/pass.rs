@@ -11,6 +11,7 @@ use karst_core::claims::Growth;
 use karst_core::ids::Entropy;
 use karst_core::names::ClusterKey;
 use karst_core::notice::IDS_IGNORED;
+use karst_core::own_certificates;
 use karst_core::plan::{self, Deed, Fact, Plan, Protection};
 use karst_core::podset;
 use karst_core::pools;
@@ -24,11 +25,13 @@ use serde_json::Value;
 use crate::ask::{self, Terms};
 use crate::checked::Checked;
 use crate::clients::Clients;
+use crate::doors::Doors;
 use crate::events::Events;
 use crate::failure::Failure;
 use crate::growths::Growths;
 use crate::hands::Hands;
 use crate::index::Snapshot;
+use crate::named_secrets::NamedSecrets;
 use crate::queue::Outcome;
 use crate::references::References;
 use crate::slots::Slots;
@@ -64,6 +67,8 @@ pub(crate) struct Passes {
     pub(crate) troubles: Troubles,
     pub(crate) growths: Growths,
     pub(crate) checked: Checked,
+    pub(crate) doors: Doors,
+    pub(crate) named_secrets: NamedSecrets,
     pub(crate) settings: Arc<Settings>,
     /// Are all `Kafka` resources seen? With a selector, one that is not seen may exist all the same.
     pub(crate) sees_all: bool,
@@ -84,6 +89,8 @@ impl Passes {
                 self.troubles.forget(key);
                 self.growths.forget_cluster(key);
                 self.checked.forget(key);
+                self.doors.forget_cluster(key);
+                self.named_secrets.forget(key);
                 return self.pools_without_kafka(key, &snapshot).await;
             };
             let Some(entropy) = entropy() else { return Outcome::Failed };
@@ -139,6 +146,7 @@ impl Passes {
             .map(|pool| key.pod_set(pool))
             .filter(|name| !snapshot.pod_sets.contains_key(name))
             .collect();
+        let referenced = self.named_secrets.of(key, &own_certificates::names(&kafka));
         World {
             key: key.clone(),
             kafka,
@@ -158,6 +166,8 @@ impl Passes {
             troubles: self.troubles.of(key),
             checked_settings: self.checked.of(key),
             refused_growth: self.growths.refused(key),
+            refused_services: self.doors.refused(key),
+            referenced,
             settings: Arc::clone(&self.settings),
             now: Timestamp::now(),
             entropy,
@@ -197,6 +207,18 @@ impl Passes {
     async fn act(&self, world: &World, mut plan: Plan) -> Outcome {
         let key = &world.key;
         let mut failures = self.hands.write(key, std::mem::take(&mut plan.objects)).await;
+        for (service, outcome) in self.hands.write_each(key, std::mem::take(&mut plan.services)).await {
+            match outcome {
+                Ok(()) => self.doors.forget(key, &service),
+                Err(failure) if failure.is_refusal() && !failure.is_namespace_going() => {
+                    tracing::warn!(cluster = %key, %failure, "its listener goes on without");
+                    self.doors.remember(key, &service, failure.words());
+                    // To be told in the next pass.
+                    plan.look_again = Some(CHANGED);
+                }
+                Err(failure) => failures.push(failure),
+            }
+        }
         for growth in &plan.growths {
             match self.grow(key, growth).await {
                 Ok(Grown::Asked) => {}

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ask::Terms;
 use crate::checked::Checked;
 use crate::clients::Clients;
+use crate::doors::Doors;
 use crate::events::Events;
 use crate::growths::Growths;
 use crate::hands::Hands;
@@ -22,6 +23,7 @@ use crate::http::{self, Health};
 use crate::index::Index;
 use crate::lease::{Election, Leadership};
 use crate::metrics::Metrics;
+use crate::named_secrets::NamedSecrets;
 use crate::pass::Passes;
 use crate::queue::{Outcome, Queue, Work};
 use crate::references::References;
@@ -81,6 +83,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         _ = background.join_next() => return Err(anyhow!("a watch ended")),
     }
 
+    let named_secrets = NamedSecrets::new(client.clone(), Arc::clone(&queue));
     let identity = settings.lease.as_ref().map(|lease| lease.identity.clone());
     let passes = Arc::new(Passes {
         hands: Hands {
@@ -97,6 +100,8 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         troubles: Troubles::default(),
         growths: Growths::default(),
         checked: Checked::default(),
+        doors: Doors::default(),
+        named_secrets,
         settings: Arc::clone(&settings.core),
         sees_all: settings.selector.is_none(),
     });

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, ContainerState, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod, Secret, Service,
-    ServiceAccount, ServiceSpec,
+    ConfigMap, ContainerState, LoadBalancerIngress, PersistentVolumeClaim, PersistentVolumeClaimSpec, Pod,
+    Secret, Service, ServiceAccount, ServiceSpec, ServiceStatus,
 };
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
@@ -20,7 +20,7 @@ use karst_core::digest::Digest;
 use karst_core::names::REVISION_ANNOTATION;
 use karst_core::objects::{self, config_digest, service_digest};
 use karst_core::world::{
-    ClaimView, ConfigMapView, Meta, PlainView, PodSetView, PodView, SecretView, ServiceAccountView,
+    ClaimView, ConfigMapView, Files, Meta, PlainView, PodSetView, PodView, SecretView, ServiceAccountView,
     ServiceView, WantedPod,
 };
 use kube::Resource;
@@ -84,6 +84,7 @@ impl Watched for AccountWire {
 pub(crate) struct ServiceWire {
     metadata: ObjectMeta,
     spec: Option<ServiceSpec>,
+    status: Option<ServiceStatus>,
 }
 
 impl Watched for ServiceWire {
@@ -91,7 +92,20 @@ impl Watched for ServiceWire {
 
     fn view(self) -> ServiceView {
         let service = Service { spec: self.spec, ..Service::default() };
-        ServiceView { meta: meta(self.metadata), digest: service_digest(&service).ok() }
+        let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
+        let balancer = self.status.and_then(|status| status.load_balancer);
+        let ingress = balancer.and_then(|balancer| balancer.ingress).unwrap_or_default();
+        // A name outlives the addresses behind it.
+        let address = |one: LoadBalancerIngress| {
+            let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+            given(one.hostname).or_else(|| given(one.ip))
+        };
+        ServiceView {
+            meta: meta(self.metadata),
+            digest: service_digest(&service).ok(),
+            node_port: ports.filter_map(|port| port.node_port).find_map(|port| u16::try_from(port).ok()),
+            addresses: ingress.into_iter().filter_map(address).collect(),
+        }
     }
 }
 
@@ -197,12 +211,19 @@ impl Debug for SecretWire {
     }
 }
 
+impl SecretWire {
+    /// Its entries, all of them.
+    pub(crate) fn into_files(self) -> Files {
+        Files(self.data.unwrap_or_default().into_iter().map(|(name, bytes)| (name, bytes.0)).collect())
+    }
+}
+
 impl Watched for SecretWire {
     type View = SecretView;
 
     fn view(self) -> SecretView {
-        let data = self.data.unwrap_or_default().into_iter().map(|(name, bytes)| (name, bytes.0));
-        SecretView::new(meta(self.metadata), data.collect())
+        let meta = meta(self.metadata.clone());
+        SecretView::new(meta, self.into_files().0)
     }
 }
 
@@ -232,8 +253,8 @@ pub(crate) struct PodWire {
     status: Option<PodStatusWire>,
 }
 
-#[derive(Deserialize, Clone, Debug)]
-#[serde(rename_all = "camelCase")]
+#[derive(Deserialize, Clone, Debug, Default)]
+#[serde(rename_all = "camelCase", default)]
 struct PodSpecWire {
     node_name: Option<String>,
 }
@@ -242,6 +263,8 @@ struct PodSpecWire {
 #[serde(rename_all = "camelCase", default)]
 struct PodStatusWire {
     phase: Option<String>,
+    #[serde(rename = "hostIP")]
+    host_ip: Option<String>,
     conditions: Option<Vec<ConditionWire>>,
     init_container_statuses: Option<Vec<ContainerWire>>,
     container_statuses: Option<Vec<ContainerWire>>,
@@ -276,6 +299,7 @@ impl Watched for PodWire {
             meta: meta(self.metadata),
             since: found.and_then(|found| found.last_transition_time.as_ref()).map(|time| time.0),
             stuck: (!ready).then(|| stuck(&status)).flatten(),
+            host_ip: status.host_ip,
             phase: status.phase.unwrap_or_default(),
             ready,
             machine: self.spec.and_then(|spec| spec.node_name),
@@ -396,6 +420,28 @@ org.apache.kafka.common.config.ConfigException: Invalid value a while for config
             "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
         }));
         assert_eq!(view.stuck.as_deref(), Some("Unschedulable: 0/1 nodes"));
+    }
+
+    #[test]
+    fn a_pod_tells_where_it_runs() {
+        let wire = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "c-p-0"},
+                          "spec": {"nodeName": "machine-1", "containers": []}, "status": {"hostIP": "10.0.0.1"}});
+        let view = serde_json::from_value::<PodWire>(wire).unwrap().view();
+        assert_eq!((view.machine.as_deref(), view.host_ip.as_deref()), (Some("machine-1"), Some("10.0.0.1")));
+    }
+
+    #[test]
+    fn a_service_tells_its_port_on_the_nodes_and_its_addresses() {
+        let wire = json!({"apiVersion": "v1", "kind": "Service", "metadata": {},
+                          "spec": {"type": "LoadBalancer", "ports": [{"name": "tcp-out", "port": 9095, "nodePort": 31000}]},
+                          "status": {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}, {"hostname": "lb.example.com", "ip": "10.0.0.2"}]}}});
+        let view = serde_json::from_value::<ServiceWire>(wire).unwrap().view();
+        assert_eq!(view.node_port, Some(31000));
+        assert_eq!(view.addresses, ["10.0.0.1", "lb.example.com"]);
+        let plain = json!({"apiVersion": "v1", "kind": "Service", "metadata": {}, "spec": {"ports": [{"port": 1}]},
+                           "status": {"loadBalancer": {}}});
+        let plain = serde_json::from_value::<ServiceWire>(plain).unwrap().view();
+        assert_eq!((plain.node_port, plain.addresses.len()), (None, 0));
     }
 
     #[test]

@@ -498,7 +498,8 @@ impl ApiServer {
         let item = match object {
             Object::ServiceAccount(_) => Item::Account(Arc::new(ServiceAccountView { meta })),
             Object::Service(service) => {
-                Item::Service(Arc::new(ServiceView { meta, digest: service_digest(&service).ok() }))
+                let digest = service_digest(&service).ok();
+                Item::Service(Arc::new(ServiceView { meta, digest, ..ServiceView::default() }))
             }
             Object::ConfigMap(map) => {
                 let data = map.data.unwrap_or_default();
@@ -602,8 +603,7 @@ impl ApiServer {
         let claim = volumes.iter().find_map(|one| one["persistentVolumeClaim"]["claimName"].as_str());
         self.volumes.insert(meta.uid.clone(), claim.map(str::to_owned));
         let since = Some(self.timestamp());
-        let view =
-            PodView { meta, phase: "Pending".to_owned(), ready: false, since, stuck: None, machine: None };
+        let view = PodView { meta, phase: "Pending".to_owned(), ready: false, since, ..PodView::default() };
         Ok(self.put(Item::Pod(Arc::new(view))))
     }
 

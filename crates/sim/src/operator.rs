@@ -271,6 +271,8 @@ impl Operator {
             troubles: self.troubles.iter().map(|(trouble, _)| trouble.clone()).collect(),
             checked_settings: self.checked.clone(),
             refused_growth: BTreeMap::new(),
+            refused_services: BTreeMap::new(),
+            referenced: BTreeMap::new(),
             settings: Arc::clone(&self.settings),
             now: timestamp(sim.now),
             entropy: Entropy(sim.dice.bytes()),
@@ -351,7 +353,8 @@ impl Operator {
 
     fn act(&mut self, sim: &mut Sim, world: &World, plan: Plan) -> Called<Option<u64>> {
         let mut failures = Vec::new();
-        self.write(sim, plan.objects, &mut failures)?;
+        let objects = plan.objects.into_iter().chain(plan.services).collect();
+        self.write(sim, objects, &mut failures)?;
         for growth in &plan.growths {
             self.note(&mut failures, |own| own.grow(sim, growth))?;
         }

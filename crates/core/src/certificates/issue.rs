@@ -18,6 +18,7 @@ use crate::names::{
     POD_NAME_LABEL, POOL_LABEL,
 };
 use crate::objects;
+use crate::own_certificates::Files;
 use crate::world::{SecretContent, World};
 
 /// Something that needs a key, or goes into a Secret as a whole.
@@ -54,6 +55,13 @@ pub enum Issue {
         /// What the Secret says about them.
         annotations: BTreeMap<String, String>,
     },
+    /// The certificates that users brought for listeners.
+    Listeners {
+        /// The Secret.
+        secret: String,
+        /// The files.
+        files: Files,
+    },
 }
 
 /// How a certificate lies in its Secret.
@@ -74,6 +82,9 @@ impl fmt::Display for Issue {
             Self::Authority { authority, decision } => write!(f, "{}: {decision}", authority.kind()),
             Self::Leaf { secret, reason, .. } => write!(f, "a new certificate in Secret {secret}: {reason}"),
             Self::Trust { secret, .. } => write!(f, "what nodes trust changes, in Secret {secret}"),
+            Self::Listeners { secret, .. } => {
+                write!(f, "certificates of users for listeners change, in Secret {secret}")
+            }
         }
     }
 }
@@ -101,6 +112,10 @@ impl Issue {
             }
             Self::Trust { secret, files, annotations } => {
                 let content = Secret { data: files.clone(), annotations: annotations.clone() };
+                Ok(vec![SecretWrite { name: secret.clone(), content }])
+            }
+            Self::Listeners { secret, files } => {
+                let content = Secret { data: files.0.clone(), annotations: BTreeMap::new() };
                 Ok(vec![SecretWrite { name: secret.clone(), content }])
             }
         }

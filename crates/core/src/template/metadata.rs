@@ -30,10 +30,21 @@ impl Metadata {
         problems: &mut Vec<Problem>,
     ) -> Self {
         let Some(written) = written else { return Self::default() };
-        let mut usable = |part: &str, entries: &Option<BTreeMap<String, String>>, check: Check| {
+        let fields = ["labels", "annotations"].map(|part| format!("{field}.metadata.{part}"));
+        Self::checked(&fields, &written.labels, &written.annotations, problems)
+    }
+
+    /// Keeps of labels and annotations, which are written at these two fields, what can be used. The rest is reported.
+    pub(crate) fn checked(
+        fields: &[String; 2],
+        labels: &Option<BTreeMap<String, String>>,
+        annotations: &Option<BTreeMap<String, String>>,
+        problems: &mut Vec<Problem>,
+    ) -> Self {
+        let mut usable = |field: &str, entries: &Option<BTreeMap<String, String>>, check: Check| {
             let mut usable = BTreeMap::new();
             for (key, value) in entries.iter().flatten() {
-                match check(format!("{field}.metadata.{part}[{key}]"), key, value) {
+                match check(format!("{field}[{key}]"), key, value) {
                     Some(problem) => problems.push(problem),
                     None => {
                         usable.insert(key.clone(), value.clone());
@@ -43,8 +54,8 @@ impl Metadata {
             usable
         };
         Self {
-            labels: usable("labels", &written.labels, label_problem),
-            annotations: usable("annotations", &written.annotations, annotation_problem),
+            labels: usable(&fields[0], labels, label_problem),
+            annotations: usable(&fields[1], annotations, annotation_problem),
         }
     }
 
@@ -80,7 +91,7 @@ impl Metadata {
 
 /// Writes down on an object what was added to it. An object may have labels and annotations from anybody, so
 /// without the mark nothing would tell one that a user took out of a template from one that somebody else set.
-pub(super) fn mark(meta: &mut ObjectMeta, additions: &impl Serialize) {
+pub(crate) fn mark(meta: &mut ObjectMeta, additions: &impl Serialize) {
     if let Ok(digest) = Digest::of(additions) {
         meta.annotations.get_or_insert_default().insert(ADDITIONS_ANNOTATION.to_owned(), digest.short());
     }

@@ -17,9 +17,9 @@ use std::collections::BTreeMap;
 use karst_api as api;
 
 pub(crate) use container::ContainerTemplate;
-pub(crate) use metadata::Metadata;
+pub(crate) use metadata::{Metadata, mark};
 pub(crate) use pod::PodTemplate;
-pub(crate) use service::ServiceTemplate;
+pub(crate) use service::{ServiceTemplate, family, policy};
 
 use crate::problem::Problem;
 
@@ -35,6 +35,7 @@ pub struct Template {
     labels: BTreeMap<String, String>,
     pod_set: Metadata,
     claim: Metadata,
+    per_pod_service: Metadata,
     pub(crate) pod: PodTemplate,
     pub(crate) kafka_container: ContainerTemplate,
     pub(crate) init_container: ContainerTemplate,
@@ -54,6 +55,11 @@ impl Template {
     /// What is added to the claims.
     pub(crate) fn claims(&self) -> Metadata {
         self.claim.inheriting(&self.labels)
+    }
+
+    /// What is added to the services that each broker has for listeners.
+    pub(crate) fn per_pod_service(&self) -> Metadata {
+        self.per_pod_service.inheriting(&self.labels)
     }
 
     /// What is added to objects of the pool that have no template.
@@ -91,6 +97,7 @@ struct PoolParts<'a> {
     pod_set: Option<&'a api::ResourceTemplate>,
     pod: Option<&'a api::PodTemplate>,
     claim: Option<&'a api::ResourceTemplate>,
+    per_pod_service: Option<&'a api::ResourceTemplate>,
     kafka_container: Option<&'a api::ContainerTemplate>,
     init_container: Option<&'a api::ContainerTemplate>,
 }
@@ -102,6 +109,7 @@ impl<'a> PoolParts<'a> {
             pod_set: template.pod_set.as_ref(),
             pod: template.pod.as_deref(),
             claim: template.persistent_volume_claim.as_ref(),
+            per_pod_service: template.per_pod_service.as_ref(),
             kafka_container: template.kafka_container.as_ref(),
             init_container: template.init_container.as_ref(),
         }
@@ -113,6 +121,7 @@ impl<'a> PoolParts<'a> {
             pod_set: template.pod_set.as_ref(),
             pod: template.pod.as_deref(),
             claim: template.persistent_volume_claim.as_ref(),
+            per_pod_service: template.per_pod_service.as_ref(),
             kafka_container: template.kafka_container.as_ref(),
             init_container: template.init_container.as_ref(),
         }
@@ -129,6 +138,7 @@ impl<'a> PoolParts<'a> {
             labels,
             pod_set: resource(&at("podSet"), self.pod_set, problems),
             claim: resource(&at("persistentVolumeClaim"), self.claim, problems),
+            per_pod_service: resource(&at("perPodService"), self.per_pod_service, problems),
             kafka_container: container("kafkaContainer", self.kafka_container, problems),
             init_container: container("initContainer", self.init_container, problems),
             pod,
@@ -146,6 +156,7 @@ pub(crate) struct SharedTemplate {
     pub(crate) service_account: Metadata,
     pub(crate) bootstrap_service: ServiceTemplate,
     pub(crate) brokers_service: ServiceTemplate,
+    pub(crate) external_bootstrap_service: Metadata,
     pub(crate) budget: Metadata,
     /// How many pods of a kind may be evicted at once.
     pub(crate) max_unavailable: i32,
@@ -165,6 +176,7 @@ impl SharedTemplate {
             service_account: read.service_account.inheriting(&labels),
             bootstrap_service: read.bootstrap_service.inheriting(&labels),
             brokers_service: read.brokers_service.inheriting(&labels),
+            external_bootstrap_service: read.external_bootstrap_service.inheriting(&labels),
             budget: read.budget.inheriting(&labels),
             max_unavailable: template
                 .and_then(|template| template.pod_disruption_budget.as_ref()?.max_unavailable)
@@ -181,6 +193,11 @@ impl SharedTemplate {
             service_account: resource(&at("serviceAccount"), template.service_account.as_ref(), problems),
             bootstrap_service: service("bootstrapService", &template.bootstrap_service, problems),
             brokers_service: service("brokersService", &template.brokers_service, problems),
+            external_bootstrap_service: resource(
+                &at("externalBootstrapService"),
+                template.external_bootstrap_service.as_ref(),
+                problems,
+            ),
             budget: Metadata::read(
                 &at("podDisruptionBudget"),
                 template.pod_disruption_budget.as_ref().and_then(|budget| budget.metadata.as_ref()),

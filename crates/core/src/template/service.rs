@@ -54,7 +54,7 @@ impl ServiceTemplate {
     }
 }
 
-fn policy(policy: api::IpFamilyPolicy) -> &'static str {
+pub(crate) fn policy(policy: api::IpFamilyPolicy) -> &'static str {
     match policy {
         api::IpFamilyPolicy::SingleStack => "SingleStack",
         api::IpFamilyPolicy::PreferDualStack => "PreferDualStack",
@@ -62,7 +62,7 @@ fn policy(policy: api::IpFamilyPolicy) -> &'static str {
     }
 }
 
-fn family(family: api::IpFamily) -> &'static str {
+pub(crate) fn family(family: api::IpFamily) -> &'static str {
     match family {
         api::IpFamily::V4 => "IPv4",
         api::IpFamily::V6 => "IPv6",

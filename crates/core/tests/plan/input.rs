@@ -44,11 +44,11 @@ fn two_listeners_on_one_port_are_refused() {
 }
 
 #[test]
-fn authorization_that_would_not_be_enforced_is_refused() {
+fn authorization_that_cannot_be_enforced_is_refused() {
     let authorization: api::Authorization =
-        serde_json::from_value(serde_json::json!({"type": "simple"})).unwrap();
+        serde_json::from_value(serde_json::json!({"type": "custom"})).unwrap();
     let message = refused(|kafka| kafka.spec.kafka.authorization = Some(authorization));
-    assert!(message.contains("spec.kafka.authorization"), "{message}");
+    assert!(message.contains("spec.kafka.authorization.authorizerClass"), "{message}");
 }
 
 #[test]
@@ -178,7 +178,8 @@ fn fields_and_settings_without_effect_are_named() {
         kafka.spec.maintenance_time_windows = Some(vec!["* * * * *".into()]);
         kafka.spec.kafka.config.get_or_insert_default().insert("node.id".into(), 7.into());
         let mut outside = kafka.spec.kafka.listeners[0].clone();
-        (outside.name, outside.port, outside.type_) = ("outside".into(), 9093, api::ListenerType::NodePort);
+        (outside.name, outside.port, outside.type_) = ("outside".into(), 9093, api::ListenerType::Route);
+        outside.tls = true;
         kafka.spec.kafka.listeners.push(outside);
     });
     converge(&mut world);

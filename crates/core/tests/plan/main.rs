@@ -9,6 +9,7 @@ mod configuration;
 mod creation;
 mod golden;
 mod input;
+mod listeners;
 mod pools;
 mod quorum;
 mod rolling;

@@ -118,6 +118,7 @@ fn removals(plan: &Plan) -> Vec<String> {
         Removal::Claim { name, .. }
         | Removal::ConfigMap { name, .. }
         | Removal::Secret { name, .. }
+        | Removal::Service { name, .. }
         | Removal::PodSet { name, .. } => name.clone(),
     };
     plan.removals.iter().map(name).collect()

@@ -7,6 +7,7 @@ mod crashes;
 mod deletion;
 mod idle_pass;
 mod leadership;
+mod listeners;
 mod order;
 mod other_operator;
 mod pools;

@@ -36,13 +36,13 @@ async fn a_cluster_that_asks_for_more_than_it_gets(scene: &Scene) -> Result<Clus
     let spec = &mut kafka["spec"];
     spec["kafka"]["listeners"] = json!([
         { "name": "plain", "port": 9092, "type": "internal", "tls": false },
-        { "name": "outside", "port": 9093, "type": "nodeport", "tls": true },
+        { "name": "outside", "port": 9093, "type": "route", "tls": true },
     ]);
     spec["kafka"]["rack"] = json!({ "topologyKey": "topology.kubernetes.io/zone" });
     spec["kafka"]["config"]["advertised.listeners"] = json!("PLAINTEXT://nowhere:1");
     spec["entityOperator"] = json!({ "topicOperator": {} });
     let mut nodes = pool("running", "both", BOTH, 1);
-    nodes["spec"]["template"] = json!({ "perPodService": { "metadata": { "labels": { "a": "b" } } } });
+    nodes["spec"]["template"] = json!({ "perPodRoute": { "metadata": { "labels": { "a": "b" } } } });
     let cluster = Cluster::create(scene, &kafka, &[nodes]).await?;
     let status = cluster.until_ready().await?;
 
@@ -61,7 +61,7 @@ async fn a_cluster_that_asks_for_more_than_it_gets(scene: &Scene) -> Result<Clus
     assert_eq!(names, ["plain"], "a listener without the encryption that was asked for");
     let pool = scene.api::<KafkaNodePool>().get("both").await?.status.unwrap_or_default();
     let warnings = self::warnings(pool.conditions.as_ref());
-    ensure!(warnings.iter().any(|text| text.contains("spec.template.perPodService")), "{warnings:#?}");
+    ensure!(warnings.iter().any(|text| text.contains("spec.template.perPodRoute")), "{warnings:#?}");
     Kcat::new(&cluster.bootstrap().await?).round_trip("topic", "before").await?;
     Ok(cluster)
 }

@@ -49,7 +49,7 @@ async fn encrypted(cluster: &Cluster<'_>, credentials: &Credentials<'_>) -> Resu
     is_refused(kcat.with(&credentials.trusting_others().await?)).await
 }
 
-async fn is_refused(kcat: Kcat) -> Result<()> {
+pub(crate) async fn is_refused(kcat: Kcat) -> Result<()> {
     let outcome = kcat.with(&["message.timeout.ms=8000".to_owned()]).produce("refused", &["record"]).await;
     ensure!(outcome.is_err(), "a client that should be refused was served");
     Ok(())

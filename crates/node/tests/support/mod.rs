@@ -108,6 +108,8 @@ impl TestNode {
             .args(["run", "--http", "127.0.0.1:0"])
             .arg("--config-dir")
             .arg(self.path("config"))
+            .arg("--work-dir")
+            .arg(self.path("work"))
             .arg("--java")
             .arg(self.path("java"))
             .stdout(output.try_clone().unwrap())
@@ -118,7 +120,12 @@ impl TestNode {
 
     /// Runs the launcher to its end; its exit code and all that was printed.
     pub(crate) fn run(&self) -> (i32, String) {
-        let mut launched = self.launch();
+        self.run_with(&[])
+    }
+
+    /// The same, with more arguments.
+    pub(crate) fn run_with(&self, arguments: &[&str]) -> (i32, String) {
+        let mut launched = self.launch_with(|command| command.args(arguments));
         (launched.exit_code(), self.read("output"))
     }
 }

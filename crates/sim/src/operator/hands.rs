@@ -212,6 +212,7 @@ impl Operator {
         match removal {
             Removal::ConfigMap { name, uid } => self.delete(sim, Kind::ConfigMap, name, uid),
             Removal::Secret { name, uid } => self.delete(sim, Kind::Secret, name, uid),
+            Removal::Service { name, uid } => self.delete(sim, Kind::Service, name, uid),
             Removal::PodSet { name, uid } => self.delete(sim, Kind::PodSet, name, uid),
             Removal::Claim { name, uid, pod } => {
                 if sim.api.pod(pod).is_some() {

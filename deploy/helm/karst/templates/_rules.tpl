@@ -1,7 +1,8 @@
 {{/*
 What the operator may do in the namespaces it looks after: no wildcards, no Secrets, nothing it does not do today.
 Server-side apply needs "create" beside "patch". A Kafka resource is patched only to take off an annotation that has done its work. Pools are patched only for the finalizer that lets their nodes leave in
-order. Pods, ConfigMaps and claims are deleted with the node they belong to, a pod set with its pool.
+order. Pods, ConfigMaps and claims are deleted with the node they belong to, a pod set with its pool,
+services of listeners with the listener or the broker. Secrets are read by name where a listener names one.
 */}}
 {{- define "karst.rules" -}}
 - apiGroups: ["kafka.strimzi.io"]
@@ -29,7 +30,10 @@ order. Pods, ConfigMaps and claims are deleted with the node they belong to, a p
   resources: ["secrets"]
   verbs: ["get", "list", "watch", "create", "update", "patch", "delete"]
 - apiGroups: [""]
-  resources: ["services", "serviceaccounts"]
+  resources: ["services"]
+  verbs: ["get", "list", "watch", "create", "patch", "delete"]
+- apiGroups: [""]
+  resources: ["serviceaccounts"]
   verbs: ["get", "list", "watch", "create", "patch"]
 - apiGroups: ["policy"]
   resources: ["poddisruptionbudgets"]

@@ -76,6 +76,8 @@ pub(crate) fn world(yaml: &str) -> World {
         troubles: Vec::new(),
         checked_settings: BTreeMap::new(),
         refused_growth: BTreeMap::new(),
+        refused_services: BTreeMap::new(),
+        referenced: BTreeMap::new(),
         settings: Arc::new(Settings {
             operator_version: "0.1.0".into(),
             node_image: "docker.io/karst/operator:0.1.0".into(),
@@ -169,6 +171,9 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
     for object in plan.objects {
         write_object(world, object);
     }
+    for service in plan.services {
+        write_object(world, service);
+    }
     for growth in &plan.growths {
         let claim = Arc::make_mut(world.claims.get_mut(&growth.claim).expect("a claim"));
         claim.requested = Some(growth.size.clone());
@@ -179,6 +184,7 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
             Removal::Secret { name, .. } => drop(world.secrets.remove(name)),
             Removal::Claim { name, .. } => drop(world.claims.remove(name)),
             Removal::PodSet { name, .. } => drop(world.pod_sets.remove(name)),
+            Removal::Service { name, .. } => drop(world.services.remove(name)),
         }
     }
     for restart in &plan.restarts {
@@ -309,7 +315,19 @@ fn write_object(world: &mut World, object: Object) {
         }
         Object::Service(service) => {
             let digest = service_digest(&service).ok();
-            world.services.insert(name, Arc::new(ServiceView { meta, digest }));
+            // Every service that asks for one gets a port of the nodes, and keeps it.
+            let type_ = service.spec.as_ref().and_then(|spec| spec.type_.clone()).unwrap_or_default();
+            let asked = service
+                .spec
+                .iter()
+                .flat_map(|spec| spec.ports.iter().flatten())
+                .find_map(|one| one.node_port);
+            let seen = world.services.get(&name).map(|seen| ServiceView::clone(seen)).unwrap_or_default();
+            let free = 30000 + u16::try_from(world.services.len()).unwrap();
+            let port = asked.map(|port| u16::try_from(port).unwrap()).or(seen.node_port).unwrap_or(free);
+            let node_port = ["NodePort", "LoadBalancer"].contains(&type_.as_str()).then_some(port);
+            let view = ServiceView { meta, digest, node_port, addresses: seen.addresses };
+            world.services.insert(name, Arc::new(view));
         }
         Object::ConfigMap(map) => {
             let digest = config_digest(map.data.as_ref()).ok();
@@ -372,6 +390,7 @@ pub(crate) fn run_pods(world: &mut World, ready: bool) {
             .pods
             .get(&name)
             .map_or_else(|| Meta { uid: new_uid(), ..meta(&metadata) }, |pod| pod.meta.clone());
+        let host_ip = node_of_pod(&name).map(|node| format!("192.168.0.{}", node.0 + 1));
         let view = PodView {
             meta: running,
             phase: "Running".into(),
@@ -379,6 +398,7 @@ pub(crate) fn run_pods(world: &mut World, ready: bool) {
             since: None,
             stuck: None,
             machine: Some(MACHINE.into()),
+            host_ip,
         };
         world.pods.insert(name, Arc::new(view));
     }
@@ -667,6 +687,7 @@ pub(crate) fn is_quiet(plan: &Plan) -> bool {
         && plan.certificates.is_empty()
         && plan.ownerships.is_empty()
         && plan.objects.is_empty()
+        && plan.services.is_empty()
         && plan.growths.is_empty()
         && plan.status.is_none()
         && plan.pool_statuses.is_empty()

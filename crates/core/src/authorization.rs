@@ -1,0 +1,110 @@
+//! Who may do what: the authorizer of all nodes, and who is above it.
+//!
+//! Nodes and the operator are above it whatever users write: a cluster whose own brokers are refused stops.
+
+use karst_api as api;
+
+use crate::problem::Problem;
+use crate::properties::Properties;
+
+/// Kafka's own authorizer. Its rules are kept in the cluster's metadata.
+const STANDARD: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+/// What separates principals in Kafka's list.
+const SEPARATOR: char = ';';
+
+/// Access control that can be carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authorization {
+    class: String,
+    super_users: Vec<String>,
+}
+
+impl Authorization {
+    /// Reads what users wrote.
+    pub(crate) fn read(written: Option<&api::Authorization>, problems: &mut Vec<Problem>) -> Option<Self> {
+        let written = written?;
+        let class = match written.type_ {
+            api::AuthorizationType::Simple => STANDARD.to_owned(),
+            api::AuthorizationType::Custom => {
+                let class = written.authorizer_class.as_deref().map(str::trim).unwrap_or_default();
+                if class.is_empty() || class.contains(char::is_whitespace) {
+                    problems.push(Problem::AuthorizerClass { class: class.to_owned() });
+                }
+                class.to_owned()
+            }
+        };
+        let mut super_users = Vec::new();
+        for (index, user) in written.super_users.iter().flatten().enumerate() {
+            if user.trim().is_empty() || user.contains(SEPARATOR) || user.contains(['\n', '\r']) {
+                problems.push(Problem::SuperUser { index, user: user.clone() });
+            }
+            super_users.push(principal(user.trim()));
+        }
+        Some(Self { class, super_users })
+    }
+
+    /// Puts it into the settings of a node of this cluster.
+    pub(crate) fn add_to(&self, config: &mut Properties, cluster: &str) {
+        let own = [format!("{cluster}-kafka"), "cluster-operator".to_owned()];
+        let own = own.iter().map(|name| format!("User:CN={name},O=io.strimzi"));
+        let mut users: Vec<String> = Vec::new();
+        for user in own.chain(self.super_users.iter().cloned()) {
+            if !users.contains(&user) {
+                users.push(user);
+            }
+        }
+        config.set("authorizer.class.name", &self.class);
+        config.set("super.users", users.join(&SEPARATOR.to_string()));
+    }
+}
+
+/// Users write names such as `CN=alice` or `bob`; Kafka wants the kind of principal before it.
+fn principal(user: &str) -> String {
+    if user.starts_with("User:") { user.to_owned() } else { format!("User:{user}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn read(written: Value) -> (Properties, Vec<String>) {
+        let written = serde_json::from_value(written).unwrap();
+        let mut problems = Vec::new();
+        let read = Authorization::read(Some(&written), &mut problems).unwrap();
+        let mut config = Properties::default();
+        read.add_to(&mut config, "my-cluster");
+        (config, problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn nodes_and_the_operator_may_do_everything_and_users_add_others() {
+        let (config, problems) =
+            read(json!({"type": "simple", "superUsers": ["CN=alice", "User:bob", "bob"]}));
+        assert_eq!(problems, Vec::<String>::new());
+        assert_eq!(config.get("authorizer.class.name"), Some(STANDARD));
+        assert_eq!(
+            config.get("super.users"),
+            Some(
+                "User:CN=my-cluster-kafka,O=io.strimzi;User:CN=cluster-operator,O=io.strimzi;User:CN=alice;User:bob"
+            )
+        );
+    }
+
+    #[test]
+    fn a_class_of_the_users_is_used_and_must_be_named() {
+        let (config, problems) = read(json!({"type": "custom", "authorizerClass": "com.example.Mine"}));
+        assert_eq!((config.get("authorizer.class.name"), problems.len()), (Some("com.example.Mine"), 0));
+        assert_eq!(read(json!({"type": "custom"})).1.len(), 1);
+    }
+
+    #[test]
+    fn one_entry_cannot_smuggle_in_another() {
+        let (_, problems) = read(json!({"type": "simple", "superUsers": ["alice;User:mallory", " "]}));
+        assert_eq!(problems.len(), 2);
+        assert!(
+            problems[0].starts_with("spec.kafka.authorization.superUsers[0] is 'alice;User:mallory'"),
+            "{problems:?}"
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! Certificates that users bring for listeners.
+//!
+//! They are in Secrets of the users, under names of their choice. Karst checks them and copies the good ones into a Secret of its
+//! own, from which brokers load them: key and chain in one file, as Kafka wants it. What cannot be used is reported, and
+//! what was good before stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use karst_api as api;
+use karst_certs::{Certificate, Stored};
+
+use crate::certificates::Issue;
+use crate::listeners::ClientListener;
+use crate::names::listeners_secret;
+use crate::notice::Notice;
+use crate::world::World;
+
+/// Files, some of them secret.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Files(pub BTreeMap<String, Vec<u8>>);
+
+impl fmt::Debug for Files {
+    /// Without the contents: they are secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// A Secret that a user's resource names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Referenced {
+    /// It does not exist.
+    Missing,
+    /// It cannot be read.
+    Unreadable(String),
+    /// It is there.
+    Found(Files),
+}
+
+/// The Secrets that a cluster's listeners name.
+pub fn names(kafka: &api::Kafka) -> BTreeSet<String> {
+    let listeners = kafka.spec.kafka.listeners.iter();
+    let written = listeners.filter_map(|listener| {
+        let configuration = listener.configuration.as_ref()?;
+        Some(configuration.broker_cert_chain_and_key.as_ref()?.secret_name.clone())
+    });
+    written.filter(|name| !name.trim().is_empty()).collect()
+}
+
+/// The file with key and chain, as the broker of a listener loads it.
+pub(crate) fn keystore(listener: &ClientListener) -> String {
+    format!("{}-{}.pem", listener.name, listener.port)
+}
+
+/// The file with the chain alone, for those who ask what to trust.
+fn chain(listener: &ClientListener) -> String {
+    format!("{}-{}.crt", listener.name, listener.port)
+}
+
+fn copied(world: &World) -> Option<&Files> {
+    world.secrets.get(&listeners_secret(&world.key.name))?.listeners()
+}
+
+/// Has the listener the certificate that it is to have?
+pub(crate) fn is_there(world: &World, listener: &ClientListener) -> bool {
+    let has = |files: &Files| files.0.contains_key(&keystore(listener));
+    listener.own_certificate().is_none() || copied(world).is_some_and(has)
+}
+
+/// Was the user's Secret looked at, so that it is clear whether the listener can be served?
+pub(crate) fn was_read(world: &World, listener: &ClientListener) -> bool {
+    listener.own_certificate().is_none_or(|own| {
+        is_there(world, listener)
+            || match world.referenced.get(&own.secret_name) {
+                None => false,
+                // Good ones are copied before anything else is done.
+                Some(Referenced::Found(_) | Referenced::Missing | Referenced::Unreadable(_)) => true,
+            }
+    })
+}
+
+/// The certificate that clients of the listener see first, in PEM.
+pub(crate) fn published(world: &World, listener: &ClientListener) -> Option<String> {
+    listener.own_certificate()?;
+    let chain = copied(world)?.0.get(&chain(listener))?;
+    String::from_utf8(chain.clone()).ok()
+}
+
+/// What came of looking at the users' certificates.
+#[derive(Debug, Default)]
+pub(crate) struct OwnCertificates {
+    pub(crate) issue: Option<Issue>,
+    pub(crate) notices: Vec<Notice>,
+}
+
+/// Decides what is to be copied.
+pub(crate) fn next(world: &World, listeners: &[ClientListener]) -> OwnCertificates {
+    let mut result = OwnCertificates::default();
+    let seen = copied(world);
+    let mut files = BTreeMap::new();
+    for listener in listeners {
+        let Some(own) = listener.own_certificate() else { continue };
+        let kept = || {
+            let names = [keystore(listener), chain(listener)];
+            let kept = names.into_iter().filter_map(|name| Some((name.clone(), seen?.0.get(&name)?.clone())));
+            kept.collect::<Vec<_>>()
+        };
+        match world.referenced.get(&own.secret_name).map(|referenced| read(referenced, own)) {
+            // To be read in a moment.
+            None => files.extend(kept()),
+            Some(Ok((key, certificates))) => {
+                files.insert(keystore(listener), [key, certificates.clone()].concat());
+                files.insert(chain(listener), certificates);
+            }
+            Some(Err(why)) => {
+                let kept = kept();
+                result.notices.push(Notice::OwnCertificate {
+                    listener: listener.name.clone(),
+                    secret: own.secret_name.clone(),
+                    why,
+                    is_served: !kept.is_empty(),
+                });
+                files.extend(kept);
+            }
+        }
+    }
+    let files = Files(files);
+    let is_needed = seen.map_or(!files.0.is_empty(), |seen| *seen != files);
+    if is_needed {
+        result.issue = Some(Issue::Listeners { secret: listeners_secret(&world.key.name), files });
+    }
+    result
+}
+
+/// Key and chain of a user's Secret, each ending with a new line; or what is wrong with them.
+fn read(referenced: &Referenced, own: &api::CertificateAndKey) -> Result<(Vec<u8>, Vec<u8>), String> {
+    let files = match referenced {
+        Referenced::Missing => return Err("it does not exist; create it".to_owned()),
+        Referenced::Unreadable(why) => return Err(format!("it cannot be read: {why}")),
+        Referenced::Found(files) => files,
+    };
+    let entry = |key: &str| {
+        let there: Vec<_> = files.0.keys().map(String::as_str).collect();
+        let missing =
+            || format!("it has no entry '{key}' (it has: {}); add it, or name another", there.join(", "));
+        files.0.get(key).ok_or_else(missing)
+    };
+    let (certificate, key) = (entry(&own.certificate)?, entry(&own.key)?);
+    let readable = Certificate::all_from_pem(certificate);
+    readable.map_err(|why| {
+        format!("its entry '{}' {why}; put the certificate and its chain there, in PEM", own.certificate)
+    })?;
+    let stored = Stored::read(certificate, key)
+        .ok_or_else(|| format!("its entry '{}' is not a private key in PEM without a password", own.key))?;
+    if !stored.has_its_key() {
+        let (key, certificate) = (&own.key, &own.certificate);
+        return Err(format!("its entry '{key}' is not the key of the certificate in '{certificate}'"));
+    }
+    let key = karst_certs::key::to_pkcs8(key).ok_or_else(|| {
+        let (key, form) = (&own.key, "openssl pkcs8 -topk8 -nocrypt");
+        format!("its entry '{key}' cannot be brought into the form that Kafka reads; convert it with {form}")
+    })?;
+    Ok((lines(key.as_bytes()), lines(certificate)))
+}
+
+fn lines(pem: &[u8]) -> Vec<u8> {
+    let mut text = pem.trim_ascii().to_vec();
+    text.push(b'\n');
+    text
+}

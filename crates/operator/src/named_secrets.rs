@@ -1,0 +1,238 @@
+//! Secrets of users that their resources name. They carry no label by which they could be found, so each is watched by its
+//! name, for as long as somebody names it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::StreamExt;
+use karst_core::names::ClusterKey;
+use karst_core::world::Referenced;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use tokio::task::AbortHandle;
+
+use crate::queue::{Queue, Work};
+use crate::views::SecretWire;
+
+/// Namespace and name.
+type Place = (String, String);
+
+/// One Secret that is watched.
+#[derive(Debug)]
+struct Watch {
+    /// Who names it.
+    clusters: HashSet<ClusterKey>,
+    /// What was seen. Nothing, before the first answer.
+    seen: Option<Referenced>,
+    task: AbortHandle,
+}
+
+#[derive(Debug, Default)]
+struct State(Mutex<HashMap<Place, Watch>>);
+
+impl State {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Place, Watch>> {
+        // A panic elsewhere leaves the map itself whole: every change is a single insertion or removal.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what was seen. Returns the work this causes.
+    fn learn(&self, place: &Place, change: Change) -> Vec<Work> {
+        let mut all = self.lock();
+        let Some(watch) = all.get_mut(place) else { return Vec::new() };
+        let new = match change {
+            Change::Seen(new) => new,
+            // What was known is better than nothing.
+            Change::Failed(_) if watch.seen.is_some() => return Vec::new(),
+            Change::Failed(why) => Referenced::Unreadable(why),
+        };
+        if watch.seen.as_ref() == Some(&new) {
+            return Vec::new();
+        }
+        watch.seen = Some(new);
+        watch.clusters.iter().cloned().map(Work::Cluster).collect()
+    }
+
+    /// A cluster names these Secrets and no others. Returns those that nobody watches yet.
+    fn name(&self, key: &ClusterKey, names: &BTreeSet<String>) -> Vec<Place> {
+        let mut all = self.lock();
+        all.retain(|(namespace, name), watch| {
+            let is_named = *namespace == key.namespace && names.contains(name);
+            if is_named {
+                watch.clusters.insert(key.clone());
+            } else {
+                watch.clusters.remove(key);
+            }
+            if watch.clusters.is_empty() {
+                watch.task.abort();
+            }
+            !watch.clusters.is_empty()
+        });
+        let places = names.iter().map(|name| (key.namespace.clone(), name.clone()));
+        places.filter(|place| !all.contains_key(place)).collect()
+    }
+}
+
+/// What a watch tells.
+enum Change {
+    Seen(Referenced),
+    Failed(String),
+}
+
+/// The Secrets that resources name.
+#[derive(Clone)]
+pub(crate) struct NamedSecrets {
+    client: Client,
+    queue: Arc<Queue>,
+    state: Arc<State>,
+}
+
+impl std::fmt::Debug for NamedSecrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NamedSecrets").finish_non_exhaustive()
+    }
+}
+
+impl NamedSecrets {
+    pub(crate) fn new(client: Client, queue: Arc<Queue>) -> Self {
+        Self { client, queue, state: Arc::default() }
+    }
+
+    /// What is known of the Secrets that a cluster names. Those that were not watched before are from now on, and cause a
+    /// pass when they are read.
+    pub(crate) fn of(&self, key: &ClusterKey, names: &BTreeSet<String>) -> BTreeMap<String, Referenced> {
+        let unwatched = self.state.name(key, names);
+        let mut all = self.state.lock();
+        for place in unwatched {
+            // Under the lock: what a watch sees first must find its place here, and another cluster may have been faster.
+            let watch = all.entry(place.clone()).or_insert_with(|| Watch {
+                clusters: HashSet::new(),
+                seen: None,
+                task: self.watch(place),
+            });
+            watch.clusters.insert(key.clone());
+        }
+        let seen = names.iter().filter_map(|name| {
+            let watch = all.get(&(key.namespace.clone(), name.clone()))?;
+            Some((name.clone(), watch.seen.clone()?))
+        });
+        seen.collect()
+    }
+
+    /// The cluster is gone.
+    pub(crate) fn forget(&self, key: &ClusterKey) {
+        self.state.name(key, &BTreeSet::new());
+    }
+
+    fn watch(&self, place: Place) -> AbortHandle {
+        let api: Api<SecretWire> = Api::namespaced(self.client.clone(), &place.0);
+        let config = watcher::Config::default().fields(&format!("metadata.name={}", place.1));
+        let (state, queue) = (Arc::clone(&self.state), Arc::clone(&self.queue));
+        let task = tokio::spawn(async move {
+            let mut events = Box::pin(watcher(api, config).default_backoff());
+            let mut listed = false;
+            while let Some(event) = events.next().await {
+                if let Some(change) = change(event, &mut listed) {
+                    queue.push(state.learn(&place, change));
+                }
+            }
+        });
+        task.abort_handle()
+    }
+}
+
+/// What an event says about the one Secret of a watch. A list without it says that it does not exist.
+fn change(event: Result<Event<SecretWire>, watcher::Error>, listed: &mut bool) -> Option<Change> {
+    match event {
+        Ok(Event::Init) => {
+            *listed = false;
+            None
+        }
+        Ok(Event::InitApply(secret)) => {
+            *listed = true;
+            Some(Change::Seen(Referenced::Found(secret.into_files())))
+        }
+        Ok(Event::InitDone) => (!*listed).then_some(Change::Seen(Referenced::Missing)),
+        Ok(Event::Apply(secret)) => Some(Change::Seen(Referenced::Found(secret.into_files()))),
+        Ok(Event::Delete(_)) => Some(Change::Seen(Referenced::Missing)),
+        Err(error) => {
+            tracing::warn!(%error, "the watch of a Secret that a resource names failed, and starts again");
+            Some(Change::Failed(error.to_string()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn secret(value: &str) -> SecretWire {
+        let wire =
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}, "data": {"a": value}});
+        serde_json::from_value(wire).unwrap()
+    }
+
+    fn key(name: &str) -> ClusterKey {
+        ClusterKey { namespace: "ns".into(), name: name.into() }
+    }
+
+    fn place() -> Place {
+        ("ns".into(), "mine".into())
+    }
+
+    /// A state in which these clusters name the Secret.
+    fn named_by(clusters: &[&str]) -> State {
+        let state = State::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let task = runtime.spawn(async {}).abort_handle();
+        let clusters = clusters.iter().map(|name| key(name)).collect();
+        state.lock().insert(place(), Watch { clusters, seen: None, task });
+        state
+    }
+
+    #[test]
+    fn a_list_without_the_secret_says_that_there_is_none() {
+        let mut listed = false;
+        assert!(change(Ok(Event::Init), &mut listed).is_none());
+        assert!(matches!(change(Ok(Event::InitDone), &mut listed), Some(Change::Seen(Referenced::Missing))));
+        change(Ok(Event::Init), &mut listed);
+        assert!(matches!(
+            change(Ok(Event::InitApply(secret("YQ=="))), &mut listed),
+            Some(Change::Seen(Referenced::Found(files))) if files.0["a"] == b"a"
+        ));
+        assert!(change(Ok(Event::InitDone), &mut listed).is_none());
+    }
+
+    #[test]
+    fn every_cluster_that_names_a_secret_hears_of_a_change_and_of_no_repetition() {
+        let state = named_by(&["a", "b"]);
+        let found = || Change::Seen(Referenced::Found(secret("YQ==").into_files()));
+        assert_eq!(state.learn(&place(), found()).len(), 2);
+        assert_eq!(state.learn(&place(), found()).len(), 0);
+        assert_eq!(state.learn(&place(), Change::Seen(Referenced::Missing)).len(), 2);
+    }
+
+    #[test]
+    fn a_watch_that_fails_takes_nothing_away() {
+        let state = named_by(&["a"]);
+        assert_eq!(state.learn(&place(), Change::Failed("forbidden".into())).len(), 1);
+        state.learn(&place(), Change::Seen(Referenced::Missing));
+        assert_eq!(state.learn(&place(), Change::Failed("gone for a moment".into())).len(), 0);
+    }
+
+    #[test]
+    fn a_secret_is_watched_as_long_as_somebody_names_it() {
+        let state = named_by(&["a", "b"]);
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(
+            state.name(&key("a"), &names(&["mine", "other"])),
+            [("ns".to_owned(), "other".to_owned())]
+        );
+        assert_eq!(state.name(&key("a"), &names(&[])), []);
+        assert!(state.lock().contains_key(&place()));
+        state.name(&key("b"), &names(&[]));
+        assert!(state.lock().is_empty());
+    }
+}
