@@ -4,9 +4,10 @@
 //! suite tries it first from then on.
 
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 
 use crate::steps::note;
@@ -17,7 +18,7 @@ const CASES: &str = "20000";
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// What to fuzz; everything in turns when not given
+    /// What to fuzz; everything at once when not given
     target: Option<Target>,
     /// For how many minutes
     #[arg(long, default_value_t = 1)]
@@ -44,17 +45,31 @@ impl Target {
 
 pub(crate) fn fuzz(options: &Options) -> Result<()> {
     let targets = options.target.map_or_else(|| vec![Target::Settings, Target::Frames], |one| vec![one]);
-    let end = Instant::now() + Duration::from_secs(60 * options.minutes);
+    for_minutes(&targets, options.minutes)
+}
+
+/// Everything for a minute, at once.
+pub(crate) fn for_a_minute() -> Result<()> {
+    for_minutes(&[Target::Settings, Target::Frames], 1)
+}
+
+fn for_minutes(targets: &[Target], minutes: u64) -> Result<()> {
+    let end = Instant::now() + Duration::from_secs(60 * minutes);
+    thread::scope(|scope| {
+        let running: Vec<_> = targets.iter().map(|target| scope.spawn(move || until(*target, end))).collect();
+        running.into_iter().try_for_each(|one| one.join().map_err(|_| anyhow!("a round broke off"))?)
+    })
+}
+
+fn until(target: Target, end: Instant) -> Result<()> {
     let mut rounds = 0;
     while rounds == 0 || Instant::now() < end {
-        for target in &targets {
-            let mut cargo = Command::new(env!("CARGO"));
-            cargo.current_dir(paths::checkout()).env("KARST_FUZZ_CASES", CASES);
-            cargo.args(["test", "--quiet"]).args(target.tests());
-            command::run(&mut cargo).with_context(|| format!("{target:?} found something"))?;
-        }
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.current_dir(paths::checkout()).env("KARST_FUZZ_CASES", CASES);
+        cargo.args(["test", "--quiet"]).args(target.tests());
+        command::run(&mut cargo).with_context(|| format!("{target:?} found something"))?;
         rounds += 1;
     }
-    note(format!("{rounds} rounds of {CASES} cases a test, and no finding"));
+    note(format!("{target:?}: {rounds} rounds of {CASES} cases a test, and no finding"));
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::images::kafka;
 use crate::instance::{Instance, Name};
 use crate::local::{self, Running};
 use crate::steps::{Elapsed, headline, note, step};
-use crate::{command, hash, install, paths};
+use crate::{command, fuzz, hash, install, paths};
 
 const END_TO_END: &str = "karst-e2e";
 
@@ -83,6 +83,7 @@ pub(crate) fn test(options: &Options) -> Result<ExitCode> {
         for (part, arguments) in pure() {
             outcomes.push(attempt(part, || cargo_visibly(&arguments)));
         }
+        outcomes.push(attempt("random input", fuzz::for_a_minute));
     }
     let is_sound = outcomes.iter().all(|outcome| outcome.error.is_none());
     if options.wants(Floor::Real) && is_sound {
