@@ -18,6 +18,9 @@ pub(crate) const RECONCILED: &str = "QuorumReconciled";
 /// The reason when no leader can be found.
 const NO_LEADER: &str = "NoLeader";
 
+/// What a person can do when a quorum does not come back by itself.
+const ADVICE: &str = "should a majority of the disks be lost, bring them back, or restore a voter with the annotation karst.io/restore-voter (docs/quorum.md)";
+
 /// Who votes, as the leader says.
 pub(crate) fn view(quorum: &QuorumView) -> api::QuorumStatus {
     let mut voters: Vec<_> = quorum.voters.iter().collect();
@@ -128,6 +131,6 @@ fn silent(world: &World, why: &str) -> api::Condition {
     condition(
         HEALTHY,
         false,
-        Some((NO_LEADER, &format!("the quorum does not answer ({why}): {states}{last}"))),
+        Some((NO_LEADER, &format!("the quorum does not answer ({why}): {states}{last}; {ADVICE}"))),
     )
 }

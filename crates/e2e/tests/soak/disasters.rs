@@ -1,0 +1,118 @@
+//! Two of three controllers lose their disks while the third is down. Nothing is elected on empty disks, and a person brings the
+//! quorum back as docs/quorum.md tells.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use karst_api::{Kafka, KafkaStatus};
+use karst_e2e::cluster::{Cluster, STARTING, condition, is_true};
+use karst_e2e::kafka_tools::Kcat;
+use karst_e2e::manifests::{pool_with_claims, replicated};
+use karst_e2e::operator::Operator;
+use karst_e2e::story::story;
+use karst_e2e::{kubectl, wait};
+use kube::ResourceExt;
+use kube::api::DeleteParams;
+use tokio::time::sleep;
+
+const INTACT: &str = "live-controllers-3";
+const LOST: [&str; 2] = ["live-controllers-4", "live-controllers-5"];
+/// Elections take seconds. What has not happened by then does not happen.
+const LONG_ENOUGH: Duration = Duration::from_secs(40);
+
+#[tokio::test]
+async fn disasters_are_survived_with_the_help_of_a_person() -> Result<()> {
+    story("disasters", Duration::from_secs(1200), async |scene| {
+        let pools = [
+            pool_with_claims("live", "brokers", &["broker"], 3),
+            pool_with_claims("live", "controllers", &["controller"], 3),
+        ];
+        let cluster = Cluster::create(scene, &replicated("live"), &pools).await?;
+        scene.step("waiting until it is ready");
+        cluster.until_ready().await?;
+        cluster.until_quorum_is_formed().await?;
+        cluster.until_voters(&[3, 4, 5]).await?;
+        let kcat = Kcat::new(&cluster.bootstrap().await?);
+        kcat.round_trip("before", "record").await?;
+        let before = directories(&cluster).await?;
+
+        lose_two_disks_while_the_third_is_down(&cluster).await?;
+        nobody_is_elected(&cluster).await?;
+        restore(&cluster, &format!("4:{}", before[1])).await?;
+
+        scene.step("everything is there, and work goes on");
+        let after = directories(&cluster).await?;
+        ensure!(after[..2] == before[..2], "{before:?} became {after:?}");
+        ensure!(after[2] != before[2], "a lost disk votes again under its old id");
+        ensure!(kcat.consume("before").await? == ["record"], "what was written before is lost");
+        kcat.round_trip("after", "record").await
+    })
+    .await
+}
+
+/// The directory ids of the voters, in the order of their nodes.
+async fn directories(cluster: &Cluster<'_>) -> Result<Vec<String>> {
+    let status = cluster.scene.api::<Kafka>().get(&cluster.name).await?.status.context("no status")?;
+    let voters = status.quorum.and_then(|quorum| quorum.voters).context("no voters")?;
+    voters.into_iter().map(|voter| voter.directory_id.context("no directory id")).collect()
+}
+
+async fn lose_two_disks_while_the_third_is_down(cluster: &Cluster<'_>) -> Result<()> {
+    let scene = cluster.scene;
+    scene.step("stopping the operator, deleting all controllers, and the disks of two");
+    let operator = Operator::installed(&scene.client);
+    operator.scale(0).await?;
+    let at_once = DeleteParams::default().grace_period(1);
+    for pod in LOST.iter().chain([&INTACT]) {
+        scene.api::<Pod>().delete(pod, &at_once).await?;
+    }
+    for pod in LOST {
+        let claim = format!("data-{pod}");
+        scene.api::<PersistentVolumeClaim>().delete(&claim, &DeleteParams::default()).await?;
+        let gone = |claim: Option<&PersistentVolumeClaim>| claim.is_none().then_some(());
+        wait::until_one(scene.api::<PersistentVolumeClaim>(), &claim, "its end", STARTING, gone).await?;
+    }
+    scene.step("starting the operator, which starts all three");
+    operator.scale(1).await?;
+    let what = "three controllers that run";
+    wait::until(scene.api::<Pod>(), cluster.watched(), what, STARTING, |pods| {
+        let runs = |pod: &&Pod| {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+            pod.name_any().contains("controllers") && phase == Some("Running")
+        };
+        (pods.values().filter(runs).count() == 3).then_some(())
+    })
+    .await
+}
+
+fn has_no_leader(status: &KafkaStatus) -> bool {
+    condition(status, "QuorumHealthy").is_some_and(|one| one.reason.as_deref() == Some("NoLeader"))
+}
+
+async fn nobody_is_elected(cluster: &Cluster<'_>) -> Result<()> {
+    cluster.scene.step("nobody is elected on empty disks");
+    cluster
+        .until_status("a quorum without a leader", STARTING, |_, status| has_no_leader(status).then_some(()))
+        .await?;
+    sleep(LONG_ENOUGH).await;
+    let status = cluster.scene.api::<Kafka>().get(&cluster.name).await?.status.context("no status")?;
+    ensure!(has_no_leader(&status), "somebody was elected: {:?}", status.conditions);
+    let told = condition(&status, "QuorumHealthy").and_then(|one| one.message.clone()).unwrap_or_default();
+    ensure!(told.contains("karst.io/restore-voter"), "nobody is told what to do: {told}");
+    Ok(())
+}
+
+async fn restore(cluster: &Cluster<'_>, voter: &str) -> Result<()> {
+    cluster.scene.step(format!("restoring {voter}"));
+    let wish = format!("karst.io/restore-voter={voter}");
+    kubectl::run(&["annotate", "--namespace", &cluster.scene.namespace, "kafka/live", &wish]).await?;
+    cluster
+        .until_status("a healthy quorum", STARTING, |kafka, status| {
+            let is_done = !kafka.annotations().contains_key("karst.io/restore-voter");
+            (is_done && is_true(status, "QuorumHealthy") && is_true(status, "QuorumReconciled")).then_some(())
+        })
+        .await?;
+    cluster.until_voters(&[3, 4, 5]).await?;
+    cluster.until_pods_ready(6).await
+}
