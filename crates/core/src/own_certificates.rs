@@ -14,6 +14,7 @@ use crate::certificates::Issue;
 use crate::listeners::ClientListener;
 use crate::names::listeners_secret;
 use crate::notice::Notice;
+use crate::references::Reference;
 use crate::world::World;
 
 /// Files, some of them secret.
@@ -25,17 +26,6 @@ impl fmt::Debug for Files {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }
-}
-
-/// A Secret that a user's resource names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Referenced {
-    /// It does not exist.
-    Missing,
-    /// It cannot be read.
-    Unreadable(String),
-    /// It is there.
-    Found(Files),
 }
 
 /// The Secrets that a cluster's listeners name.
@@ -75,7 +65,7 @@ pub(crate) fn was_read(world: &World, listener: &ClientListener) -> bool {
             || match world.referenced.get(&own.secret_name) {
                 None => false,
                 // Good ones are copied before anything else is done.
-                Some(Referenced::Found(_) | Referenced::Missing | Referenced::Unreadable(_)) => true,
+                Some(Reference::Found(_) | Reference::Missing | Reference::Unreadable(_)) => true,
             }
     })
 }
@@ -134,11 +124,11 @@ pub(crate) fn next(world: &World, listeners: &[ClientListener]) -> OwnCertificat
 }
 
 /// Key and chain of a user's Secret, each ending with a new line; or what is wrong with them.
-fn read(referenced: &Referenced, own: &api::CertificateAndKey) -> Result<(Vec<u8>, Vec<u8>), String> {
+fn read(referenced: &Reference<Files>, own: &api::CertificateAndKey) -> Result<(Vec<u8>, Vec<u8>), String> {
     let files = match referenced {
-        Referenced::Missing => return Err("it does not exist; create it".to_owned()),
-        Referenced::Unreadable(why) => return Err(format!("it cannot be read: {why}")),
-        Referenced::Found(files) => files,
+        Reference::Missing => return Err("it does not exist; create it".to_owned()),
+        Reference::Unreadable(why) => return Err(format!("it cannot be read: {why}")),
+        Reference::Found(files) => files,
     };
     let entry = |key: &str| {
         let there: Vec<_> = files.0.keys().map(String::as_str).collect();

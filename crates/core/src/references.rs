@@ -12,15 +12,18 @@ use crate::world::World;
 /// The longest name of a ConfigMap.
 const LONGEST: usize = 253;
 
-/// A ConfigMap that a resource names.
+/// The entries of a ConfigMap.
+pub type Texts = BTreeMap<String, Arc<str>>;
+
+/// An object of users that a resource names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reference {
+pub enum Reference<T> {
     /// There is none of this name.
     Missing,
     /// It could not be read.
     Unreadable(String),
-    /// It is there, with these entries.
-    Found(BTreeMap<String, Arc<str>>),
+    /// It is there, with this in it.
+    Found(T),
 }
 
 /// A file of the nodes that users have a say in.

@@ -394,8 +394,8 @@ pub struct RefusedService {
     pub until: Timestamp,
 }
 
-pub use crate::own_certificates::{Files, Referenced};
-pub use crate::references::Reference;
+pub use crate::own_certificates::Files;
+pub use crate::references::{Reference, Texts};
 pub use crate::secrets::{OperatorIdentity, SecretContent, SecretView};
 
 /// What the operator was told at its start. The same for all clusters.
@@ -456,7 +456,7 @@ pub struct World {
     /// Its Secrets.
     pub secrets: BTreeMap<String, Arc<SecretView>>,
     /// ConfigMaps of users that the resource refers to, by name.
-    pub references: BTreeMap<String, Reference>,
+    pub references: BTreeMap<String, Reference<Texts>>,
     /// What Kafka itself says.
     pub answers: Answers,
     /// What went wrong last, and is worth a pause.
@@ -468,7 +468,7 @@ pub struct World {
     /// Services of listeners that Kubernetes refused, by name.
     pub refused_services: BTreeMap<String, RefusedService>,
     /// Secrets of users that the resource names. One that is not here was not read yet.
-    pub referenced: BTreeMap<String, Referenced>,
+    pub referenced: BTreeMap<String, Reference<Files>>,
     /// What the operator was told.
     pub settings: Arc<Settings>,
     /// When it is now.

@@ -15,7 +15,6 @@ mod keys;
 mod lease;
 mod machines;
 mod metrics;
-mod named_secrets;
 mod pass;
 mod queue;
 mod references;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka, KafkaNodePool};
 use karst_core::certificates::Issue;
@@ -31,11 +32,11 @@ use crate::failure::Failure;
 use crate::growths::Growths;
 use crate::hands::Hands;
 use crate::index::Snapshot;
-use crate::named_secrets::NamedSecrets;
 use crate::queue::Outcome;
 use crate::references::References;
 use crate::slots::Slots;
 use crate::troubles::Troubles;
+use crate::views::SecretWire;
 
 /// How often one pass decides anew after it made something durable or asked. Four rounds make a cluster; many more mean
 /// that somebody else writes at the same time.
@@ -60,7 +61,7 @@ enum Grown {
 pub(crate) struct Passes {
     pub(crate) hands: Hands,
     pub(crate) events: Events,
-    pub(crate) references: References,
+    pub(crate) config_maps: References<ConfigMap>,
     pub(crate) clients: Clients,
     pub(crate) slots: Slots,
     pub(crate) terms: Arc<Terms>,
@@ -68,7 +69,7 @@ pub(crate) struct Passes {
     pub(crate) growths: Growths,
     pub(crate) checked: Checked,
     pub(crate) doors: Doors,
-    pub(crate) named_secrets: NamedSecrets,
+    pub(crate) named_secrets: References<SecretWire>,
     pub(crate) settings: Arc<Settings>,
     /// Are all `Kafka` resources seen? With a selector, one that is not seen may exist all the same.
     pub(crate) sees_all: bool,
@@ -85,7 +86,7 @@ impl Passes {
                 self.clients.forget(key);
                 self.slots.release(key);
                 self.terms.forget(key);
-                self.references.forget(key);
+                self.config_maps.forget(key);
                 self.troubles.forget(key);
                 self.growths.forget_cluster(key);
                 self.checked.forget(key);
@@ -94,10 +95,12 @@ impl Passes {
                 return self.pools_without_kafka(key, &snapshot).await;
             };
             let Some(entropy) = entropy() else { return Outcome::Failed };
-            let Some(references) = self.references.of(key, &references::config_maps(&kafka)) else {
+            let names = references::config_maps(&kafka);
+            let references = self.config_maps.of(key, &names);
+            if references.len() < names.len() {
                 // They are being looked for, and bring us back.
                 return Outcome::Done { look_again: Some(UNREAD) };
-            };
+            }
             let mut world = self.world(key, kafka, snapshot, answers.clone(), entropy);
             world.references = references;
             let plan = match plan::plan(&world) {

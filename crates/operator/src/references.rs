@@ -1,162 +1,290 @@
-//! ConfigMaps of users that resources refer to. They carry no label of ours, so each is watched on its own, by name, for as
-//! long as some cluster refers to it: watching all ConfigMaps there are would cost far more.
+//! Secrets and ConfigMaps of users that resources name. They carry no label of ours, so each is watched on its own, by its name,
+//! for as long as somebody names it: watching all that there are would cost far more.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt;
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ConfigMap;
 use karst_core::names::ClusterKey;
-use karst_core::world::Reference;
+use karst_core::world::{Files, Reference, Texts};
 use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::watch_object;
-use kube::{Api, Client};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
 
 use crate::queue::{Queue, Work};
 use crate::texts;
+use crate::views::SecretWire;
 
 /// Namespace and name.
 type Place = (String, String);
 
-/// The ConfigMaps that are referred to.
-#[derive(Clone)]
-pub(crate) struct References {
-    client: Client,
-    queue: Arc<Queue>,
-    watched: Arc<Mutex<HashMap<Place, Watched>>>,
+/// What can be named.
+pub(crate) trait Named:
+    Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+    + Clone
+    + std::fmt::Debug
+    + DeserializeOwned
+    + Send
+    + 'static
+{
+    /// What is read of it.
+    type Content: Clone + std::fmt::Debug + PartialEq + Send + 'static;
+
+    /// Reads it.
+    fn content(self) -> Self::Content;
 }
 
-struct Watched {
-    /// `None` until it was looked for.
-    seen: Option<Reference>,
-    /// Who refers to it.
+impl Named for SecretWire {
+    type Content = Files;
+
+    fn content(self) -> Files {
+        self.into_files()
+    }
+}
+
+impl Named for ConfigMap {
+    type Content = Texts;
+
+    fn content(self) -> Texts {
+        let entries = self.data.unwrap_or_default().into_iter();
+        entries.map(|(key, text)| (key, texts::shared(&text))).collect()
+    }
+}
+
+/// One object that is watched.
+#[derive(Debug)]
+struct Watch<T> {
+    /// Who names it.
     clusters: HashSet<ClusterKey>,
+    /// What was seen. Nothing, before the first answer.
+    seen: Option<Reference<T>>,
     task: AbortHandle,
 }
 
-impl std::fmt::Debug for References {
+#[derive(Debug)]
+struct State<T>(Mutex<HashMap<Place, Watch<T>>>);
+
+impl<T> Default for State<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: PartialEq> State<T> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Place, Watch<T>>> {
+        // A panic elsewhere leaves the map itself whole: every change is a single insertion or removal.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what was seen. Returns the work this causes.
+    fn learn(&self, place: &Place, change: Change<T>) -> Vec<Work> {
+        let mut all = self.lock();
+        let Some(watch) = all.get_mut(place) else { return Vec::new() };
+        let new = match change {
+            Change::Seen(new) => new,
+            // What was known is better than nothing.
+            Change::Failed(_) if watch.seen.is_some() => return Vec::new(),
+            Change::Failed(why) => Reference::Unreadable(why),
+        };
+        if watch.seen.as_ref() == Some(&new) {
+            return Vec::new();
+        }
+        watch.seen = Some(new);
+        watch.clusters.iter().cloned().map(Work::Cluster).collect()
+    }
+
+    /// A cluster names these and no others. Returns those that nobody watches yet.
+    fn name(&self, key: &ClusterKey, names: &BTreeSet<String>) -> Vec<Place> {
+        let mut all = self.lock();
+        all.retain(|(namespace, name), watch| {
+            let is_named = *namespace == key.namespace && names.contains(name);
+            if is_named {
+                watch.clusters.insert(key.clone());
+            } else {
+                watch.clusters.remove(key);
+            }
+            if watch.clusters.is_empty() {
+                watch.task.abort();
+            }
+            !watch.clusters.is_empty()
+        });
+        let places = names.iter().map(|name| (key.namespace.clone(), name.clone()));
+        places.filter(|place| !all.contains_key(place)).collect()
+    }
+}
+
+/// What a watch tells.
+enum Change<T> {
+    Seen(Reference<T>),
+    Failed(String),
+}
+
+/// The objects of one kind that resources name.
+pub(crate) struct References<K: Named> {
+    client: Client,
+    queue: Arc<Queue>,
+    state: Arc<State<K::Content>>,
+}
+
+impl<K: Named> std::fmt::Debug for References<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("References").finish_non_exhaustive()
     }
 }
 
-impl References {
+impl<K: Named> References<K> {
     pub(crate) fn new(client: Client, queue: Arc<Queue>) -> Self {
-        Self { client, queue, watched: Arc::default() }
+        Self { client, queue, state: Arc::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Place, Watched>> {
-        // A panic elsewhere leaves the map itself whole.
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What a cluster refers to, as it is now. `None` when one of them was not looked for yet: a pass of the cluster is
-    /// asked for as soon as it was.
+    /// What is known of those that a cluster names. Those that were not watched before are from now on, and cause a
+    /// pass when they are read.
     pub(crate) fn of(
         &self,
-        cluster: &ClusterKey,
+        key: &ClusterKey,
         names: &BTreeSet<String>,
-    ) -> Option<BTreeMap<String, Reference>> {
-        let mut watched = self.lock();
-        release(&mut watched, cluster, names);
-        for name in names {
-            let place = (cluster.namespace.clone(), name.clone());
-            let entry = watched.entry(place.clone()).or_insert_with(|| self.watch(place));
-            entry.clusters.insert(cluster.clone());
+    ) -> BTreeMap<String, Reference<K::Content>> {
+        let unwatched = self.state.name(key, names);
+        let mut all = self.state.lock();
+        for place in unwatched {
+            // Under the lock: what a watch sees first must find its place here, and another cluster may have been faster.
+            let watch = all.entry(place.clone()).or_insert_with(|| Watch {
+                clusters: HashSet::new(),
+                seen: None,
+                task: self.watch(place),
+            });
+            watch.clusters.insert(key.clone());
         }
-        let seen = |name: &String| {
-            let entry = watched.get(&(cluster.namespace.clone(), name.clone()))?;
-            Some((name.clone(), entry.seen.clone()?))
-        };
-        names.iter().map(seen).collect()
+        let seen = names.iter().filter_map(|name| {
+            let watch = all.get(&(key.namespace.clone(), name.clone()))?;
+            Some((name.clone(), watch.seen.clone()?))
+        });
+        seen.collect()
     }
 
-    /// A cluster is gone.
-    pub(crate) fn forget(&self, cluster: &ClusterKey) {
-        release(&mut self.lock(), cluster, &BTreeSet::new());
+    /// The cluster is gone.
+    pub(crate) fn forget(&self, key: &ClusterKey) {
+        self.state.name(key, &BTreeSet::new());
     }
 
-    fn watch(&self, place: Place) -> Watched {
-        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &place.0);
-        let mut events = Box::pin(watch_object(api, &place.1).default_backoff());
-        let own = self.clone();
+    fn watch(&self, place: Place) -> AbortHandle {
+        let api: Api<K> = Api::namespaced(self.client.clone(), &place.0);
+        let config = watcher::Config::default().fields(&format!("metadata.name={}", place.1));
+        let (state, queue) = (Arc::clone(&self.state), Arc::clone(&self.queue));
         let task = tokio::spawn(async move {
+            let mut events = Box::pin(watcher(api, config).default_backoff());
+            let mut listed = false;
             while let Some(event) = events.next().await {
-                match event {
-                    Ok(found) => own.saw(&place, found.map_or(Reference::Missing, content)),
-                    Err(error) => own.failed(&place, &error.to_string()),
+                if let Some(change) = change(event, &mut listed) {
+                    queue.push(state.learn(&place, change));
                 }
             }
         });
-        Watched { seen: None, clusters: HashSet::new(), task: task.abort_handle() }
-    }
-
-    fn saw(&self, place: &Place, reference: Reference) {
-        let mut watched = self.lock();
-        let Some(entry) = watched.get_mut(place) else { return };
-        if entry.seen.as_ref() != Some(&reference) {
-            entry.seen = Some(reference);
-            self.queue.push(entry.clusters.iter().cloned().map(Work::Cluster));
-        }
-    }
-
-    /// What was seen before is still the best there is.
-    fn failed(&self, place: &Place, why: &str) {
-        tracing::warn!(namespace = place.0, name = place.1, error = why, "a ConfigMap cannot be watched");
-        let is_new = self.lock().get(place).is_some_and(|entry| entry.seen.is_none());
-        if is_new {
-            self.saw(place, Reference::Unreadable(why.to_owned()));
-        }
+        task.abort_handle()
     }
 }
 
-/// A cluster refers to these and no others. What nobody refers to is not watched any more.
-fn release(watched: &mut HashMap<Place, Watched>, cluster: &ClusterKey, names: &BTreeSet<String>) {
-    watched.retain(|(namespace, name), entry| {
-        if *namespace == cluster.namespace && !names.contains(name) {
-            entry.clusters.remove(cluster);
+/// What an event says about the one object of a watch. A list without it says that it does not exist.
+fn change<K: Named>(
+    event: Result<Event<K>, watcher::Error>,
+    listed: &mut bool,
+) -> Option<Change<K::Content>> {
+    match event {
+        Ok(Event::Init) => {
+            *listed = false;
+            None
         }
-        if entry.clusters.is_empty() {
-            entry.task.abort();
+        Ok(Event::InitApply(object)) => {
+            *listed = true;
+            Some(Change::Seen(Reference::Found(object.content())))
         }
-        !entry.clusters.is_empty()
-    });
-}
-
-fn content(map: ConfigMap) -> Reference {
-    let entries = map.data.unwrap_or_default().into_iter();
-    Reference::Found(entries.map(|(key, text)| (key, texts::shared(&text))).collect())
+        Ok(Event::InitDone) => (!*listed).then_some(Change::Seen(Reference::Missing)),
+        Ok(Event::Apply(object)) => Some(Change::Seen(Reference::Found(object.content()))),
+        Ok(Event::Delete(_)) => Some(Change::Seen(Reference::Missing)),
+        Err(error) => {
+            tracing::warn!(%error, kind = %K::kind(&()), "the watch of an object that a resource names failed, and starts again");
+            Some(Change::Failed(error.to_string()))
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    fn secret(value: &str) -> SecretWire {
+        let wire =
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}, "data": {"a": value}});
+        serde_json::from_value(wire).unwrap()
+    }
 
     fn key(name: &str) -> ClusterKey {
         ClusterKey { namespace: "ns".into(), name: name.into() }
     }
 
-    fn watched(clusters: &[&str]) -> Watched {
-        let task = tokio::spawn(std::future::pending::<()>()).abort_handle();
-        Watched { seen: None, clusters: clusters.iter().map(|name| key(name)).collect(), task }
+    fn place() -> Place {
+        ("ns".into(), "mine".into())
     }
 
-    #[tokio::test]
-    async fn what_nobody_refers_to_any_more_is_not_watched_any_more() {
-        let place = |name: &str| ("ns".to_owned(), name.to_owned());
-        let mut all = HashMap::from([
-            (place("both"), watched(&["a", "b"])),
-            (place("mine"), watched(&["a"])),
-            (place("kept"), watched(&["a"])),
-        ]);
-        let task = all[&place("mine")].task.clone();
-        release(&mut all, &key("a"), &["kept".to_owned()].into());
-        let mut left: Vec<_> = all.keys().map(|(_, name)| name.as_str()).collect();
-        left.sort_unstable();
-        assert_eq!(left, ["both", "kept"]);
-        assert_eq!(all[&place("both")].clusters, HashSet::from([key("b")]));
-        tokio::task::yield_now().await;
-        assert!(task.is_finished());
+    /// A state in which these clusters name the Secret.
+    fn named_by(clusters: &[&str]) -> State<Files> {
+        let state = State::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let task = runtime.spawn(async {}).abort_handle();
+        let clusters = clusters.iter().map(|name| key(name)).collect();
+        state.lock().insert(place(), Watch { clusters, seen: None, task });
+        state
+    }
+
+    #[test]
+    fn a_list_without_the_secret_says_that_there_is_none() {
+        let mut listed = false;
+        assert!(change::<SecretWire>(Ok(Event::Init), &mut listed).is_none());
+        assert!(matches!(
+            change::<SecretWire>(Ok(Event::InitDone), &mut listed),
+            Some(Change::Seen(Reference::Missing))
+        ));
+        change::<SecretWire>(Ok(Event::Init), &mut listed);
+        assert!(matches!(
+            change(Ok(Event::InitApply(secret("YQ=="))), &mut listed),
+            Some(Change::Seen(Reference::Found(files))) if files.0["a"] == b"a"
+        ));
+        assert!(change::<SecretWire>(Ok(Event::InitDone), &mut listed).is_none());
+    }
+
+    #[test]
+    fn every_cluster_that_names_a_secret_hears_of_a_change_and_of_no_repetition() {
+        let state = named_by(&["a", "b"]);
+        let found = || Change::Seen(Reference::Found(secret("YQ==").into_files()));
+        assert_eq!(state.learn(&place(), found()).len(), 2);
+        assert_eq!(state.learn(&place(), found()).len(), 0);
+        assert_eq!(state.learn(&place(), Change::Seen(Reference::Missing)).len(), 2);
+    }
+
+    #[test]
+    fn a_watch_that_fails_takes_nothing_away() {
+        let state = named_by(&["a"]);
+        assert_eq!(state.learn(&place(), Change::Failed("forbidden".into())).len(), 1);
+        state.learn(&place(), Change::Seen(Reference::Missing));
+        assert_eq!(state.learn(&place(), Change::Failed("gone for a moment".into())).len(), 0);
+    }
+
+    #[test]
+    fn a_secret_is_watched_as_long_as_somebody_names_it() {
+        let state = named_by(&["a", "b"]);
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(
+            state.name(&key("a"), &names(&["mine", "other"])),
+            [("ns".to_owned(), "other".to_owned())]
+        );
+        assert_eq!(state.name(&key("a"), &names(&[])), []);
+        assert!(state.lock().contains_key(&place()));
+        state.name(&key("b"), &names(&[]));
+        assert!(state.lock().is_empty());
     }
 }

@@ -23,7 +23,6 @@ use crate::http::{self, Health};
 use crate::index::Index;
 use crate::lease::{Election, Leadership};
 use crate::metrics::Metrics;
-use crate::named_secrets::NamedSecrets;
 use crate::pass::Passes;
 use crate::queue::{Outcome, Queue, Work};
 use crate::references::References;
@@ -83,7 +82,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         _ = background.join_next() => return Err(anyhow!("a watch ended")),
     }
 
-    let named_secrets = NamedSecrets::new(client.clone(), Arc::clone(&queue));
+    let named_secrets = References::new(client.clone(), Arc::clone(&queue));
     let identity = settings.lease.as_ref().map(|lease| lease.identity.clone());
     let passes = Arc::new(Passes {
         hands: Hands {
@@ -92,7 +91,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
             queue: Arc::clone(&queue),
             leadership: Arc::clone(&leadership),
         },
-        references: References::new(client.clone(), Arc::clone(&queue)),
+        config_maps: References::new(client.clone(), Arc::clone(&queue)),
         events: Events::new(client, identity),
         clients: Clients::default(),
         slots: Slots::default(),

@@ -8,7 +8,7 @@ use crate::support::*;
 use karst_core::names::{KEY_ALGORITHM_ANNOTATION, RACK_ANNOTATION};
 use karst_core::objects::Object;
 use karst_core::plan::{Plan, plan};
-use karst_core::world::{Answer, Answers, Reference, World};
+use karst_core::world::{Answer, Answers, Reference, Texts, World};
 use serde_json::{Value, json};
 
 const BROKER: &str = "my-cluster-brokers-0";
@@ -27,7 +27,7 @@ fn pod(world: &World, name: &str) -> Value {
     serde_json::from_str(&pods.expect(name).json).unwrap()
 }
 
-fn found(entries: &[(&str, &str)]) -> Reference {
+fn found(entries: &[(&str, &str)]) -> Reference<Texts> {
     Reference::Found(entries.iter().map(|(key, text)| ((*key).to_owned(), Arc::from(*text))).collect())
 }
 

@@ -13,7 +13,7 @@ use karst_core::names::LISTENER_LABEL;
 use karst_core::objects::Object;
 use karst_core::plan::{Plan, plan};
 use karst_core::rolling::Cause;
-use karst_core::world::{Files, Referenced, RefusedService, SecretContent, World};
+use karst_core::world::{Files, Reference, RefusedService, SecretContent, World};
 use serde_json::{Value, json};
 
 fn set_listeners(world: &mut World, listeners: Value) {
@@ -552,7 +552,7 @@ fn leaf(world: &World, name: &str) -> (Vec<u8>, Vec<u8>) {
 
 fn bring(world: &mut World, certificate: &[u8], key: &[u8]) {
     let files = [("tls.crt".to_owned(), certificate.to_vec()), ("tls.key".to_owned(), key.to_vec())];
-    world.referenced.insert("mine".into(), Referenced::Found(Files(files.into())));
+    world.referenced.insert("mine".into(), Reference::Found(Files(files.into())));
 }
 
 fn keystore(world: &World) -> Option<Vec<u8>> {
@@ -625,7 +625,7 @@ fn a_certificate_that_cannot_be_used_is_refused_and_the_old_one_stays() {
         let said = warnings(&world, "ListenerCertificateUnusable");
         assert!(said[0].contains(clue) && said[0].contains("good before is used"), "{said:?}");
     }
-    world.referenced.insert("mine".into(), Referenced::Missing);
+    world.referenced.insert("mine".into(), Reference::Missing);
     converge(&mut world);
     assert_eq!(keystore(&world), good);
     bring(&mut world, &certificate, &key);
@@ -643,7 +643,7 @@ fn without_its_certificate_a_listener_is_not_served_and_the_others_are() {
     }
     let plan = decide(&world);
     assert!(!plan.objects.iter().any(|object| object.describe() == format!("ConfigMap {}", BROKERS[0])));
-    world.referenced.insert("mine".into(), Referenced::Missing);
+    world.referenced.insert("mine".into(), Reference::Missing);
     converge(&mut world);
     assert_eq!(conditions(&world, "Ready")[0].0, "True");
     assert!(!config(&world, BROKERS[0])["listeners"].contains("OWN-9095"));
