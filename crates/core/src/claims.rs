@@ -77,7 +77,7 @@ impl Compared {
                 why: refused.why.clone(),
             });
             if refused.until > world.now {
-                self.look_soon(Duration::try_from(refused.until.duration_since(world.now)).ok());
+                self.look_soon(Some(world.time_until(refused.until)));
                 return;
             }
         }

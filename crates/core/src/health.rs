@@ -65,11 +65,6 @@ pub(crate) fn is_safe_without(partition: &PartitionView, node: NodeId) -> bool {
     others >= partition.min_in_sync.max(1)
 }
 
-/// Names partitions for people: the first few, and how many more there are.
-pub(crate) fn name(partitions: &[&PartitionView]) -> String {
-    some_of(partitions)
-}
-
 /// The first few, and how many more there are.
 pub(crate) fn some_of(things: &[impl ToString]) -> String {
     let named: Vec<_> = things.iter().take(NAMED).map(ToString::to_string).collect();

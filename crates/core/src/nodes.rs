@@ -13,7 +13,7 @@ use crate::ids::NodeId;
 use crate::names::{NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION, SKIP_CHECK_ANNOTATION, is_true};
 use crate::node_ids::{self, Assignment, Demand};
 use crate::notice::Notice;
-use crate::pools::{quorum_is_dynamic, quorum_is_formed};
+use crate::pools::quorum_is_fixed;
 use crate::problem::Problem;
 use crate::quorum_status;
 use crate::resolve::Resolved;
@@ -71,8 +71,7 @@ pub(crate) fn settle(
 fn demand(world: &World, checked: &Checked, notices: &mut Vec<Notice>) -> Demand {
     let pool = &checked.pool;
     let mut wanted = if pool.is_going { 0 } else { checked.replicas };
-    let is_fixed = quorum_is_formed(world) && !quorum_is_dynamic(world);
-    if pool.roles.has_controller() && is_fixed && wanted != checked.current.len() {
+    if pool.roles.has_controller() && quorum_is_fixed(world) && wanted != checked.current.len() {
         wanted = checked.current.len();
         notices.push(Notice::ControllersHeld { pool: pool.name.clone(), kept: list(&checked.current) });
     }
@@ -196,7 +195,7 @@ impl Guard<'_> {
                 partitions.on(node).filter(|partition| !health::is_safe_without(partition, node)).collect();
             let stays = !unsafe_without.is_empty();
             if stays {
-                let partitions = health::name(&unsafe_without);
+                let partitions = health::some_of(&unsafe_without);
                 self.resolved.notices.push(Notice::MoveHeld { pool, node, partitions });
             }
             return stays;
@@ -204,7 +203,7 @@ impl Guard<'_> {
         let here: Vec<_> = partitions.on(node).collect();
         let stays = !here.is_empty();
         if stays {
-            let partitions = health::name(&here);
+            let partitions = health::some_of(&here);
             self.resolved.notices.push(Notice::PartitionsHere { pool, node, partitions });
         }
         stays

@@ -94,8 +94,8 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     plan.facts = missing_facts(world, &cluster, &identity);
 
     // Kafka's own word, where a decision needs it.
-    plan.questions = first_questions(world, &cluster, asks_quorum, partitions_of);
-    plan.questions.ask_log_dirs(log_dirs_of, || broker_hosts(world, &cluster));
+    plan.questions = first_questions(world, asks_quorum, partitions_of);
+    plan.questions.ask_log_dirs(log_dirs_of, || world.serving_brokers());
     if world.answers.partitions.was_asked()
         || world.answers.quorum.was_asked()
         || !world.answers.log_dirs.is_empty()
@@ -103,7 +103,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         let blocked = plan.notices.iter().any(Notice::waits_for_kafka);
         plan.look_soon(blocked.then_some(LOOK_AT_PARTITIONS_AGAIN));
     }
-    if has_formed(world) {
+    if !world.serving_controllers().is_empty() {
         let silent = matches!(world.answers.quorum, Answer::Silent(_));
         plan.look_soon(Some(if silent { ASK_AGAIN } else { LOOK_AT_QUORUM_AGAIN }));
     }
@@ -168,7 +168,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     }
     let is_written = plan.objects.is_empty() && plan.services.is_empty();
     if plan.facts.is_empty() && plan.certificates.is_empty() && is_written {
-        configure(&mut plan, world, &cluster, settings);
+        configure(&mut plan, world, settings);
         plan.marks = rolling::marks(world, &cluster);
         roll(&mut plan, world, &cluster, &due);
         if racks.is_unreadable || !plan.racked.is_empty() {
@@ -342,29 +342,19 @@ fn kind(world: &World, identity: &Identity) -> Kind {
 /// change hands, only the latter know who votes.
 fn bootstrap_servers(world: &World, cluster: &Cluster) -> String {
     let wanted = cluster.controllers().into_iter().map(|node| cluster.host(node));
-    let running = world.pods.iter().filter(|(_, pod)| pod.runs_controller() && !pod.meta.deleting);
-    let running = running.map(|(name, _)| world.key.pod_host(name, &cluster.domain));
+    let running = world.hosts(|pod| pod.runs_controller() && !pod.meta.deleting);
     let hosts: BTreeSet<String> = wanted.chain(running).collect();
     hosts.into_iter().map(|host| format!("{host}:{CONTROLLER_PORT}")).collect::<Vec<_>>().join(",")
 }
 
-fn has_formed(world: &World) -> bool {
-    world.pods.values().any(|pod| pod.is_serving() && pod.runs_controller())
-}
-
 /// What is to be asked before anything else is decided. The quorum is asked whenever somebody could answer.
-fn first_questions(
-    world: &World,
-    cluster: &Cluster,
-    asks_quorum: bool,
-    partitions_of: BTreeSet<NodeId>,
-) -> Questions {
+fn first_questions(world: &World, asks_quorum: bool, partitions_of: BTreeSet<NodeId>) -> Questions {
     let mut questions = Questions::default();
-    if (asks_quorum || has_formed(world)) && !world.answers.quorum.was_asked() {
-        questions.quorum = controller_hosts(world, cluster);
+    if (asks_quorum || !world.serving_controllers().is_empty()) && !world.answers.quorum.was_asked() {
+        questions.quorum = controller_hosts(world);
     }
-    questions.ask_partitions(partitions_of, || broker_hosts(world, cluster));
-    let brokers = broker_hosts(world, cluster);
+    let brokers = world.serving_brokers();
+    questions.ask_partitions(partitions_of, || brokers.clone());
     if !brokers.is_empty() && !world.answers.registered.was_asked() {
         questions.registered = true;
         questions.brokers = brokers;
@@ -388,7 +378,7 @@ fn reach_listeners(plan: &mut Plan, world: &World, cluster: &Cluster) -> Result<
             let listener = meta.labels.as_ref().and_then(|all| all.get(LISTENER_LABEL)).cloned();
             let (listener, why) = (listener.unwrap_or_default(), refused.why.clone());
             plan.notices.push(Notice::ListenerServiceRefused { name: listener, service: name, why });
-            let pause = Duration::try_from(refused.until.duration_since(world.now)).unwrap_or_default();
+            let pause = world.time_until(refused.until);
             if !pause.is_zero() {
                 plan.look_soon(Some(pause));
                 continue;
@@ -439,11 +429,11 @@ fn ask_for_settings(plan: &mut Plan, world: &World, cluster: &Cluster, settings:
     let questions = &mut plan.questions;
     if !settings.ask_brokers.is_empty() {
         questions.settings_of_brokers.clone_from(&settings.ask_brokers);
-        questions.brokers = broker_hosts(world, cluster);
+        questions.brokers = world.serving_brokers();
     }
     if !settings.ask_controllers.is_empty() {
         questions.settings_of_controllers.clone_from(&settings.ask_controllers);
-        questions.controllers = controller_hosts(world, cluster);
+        questions.controllers = controller_hosts(world);
     }
     if !questions.settings_of_brokers.is_empty() || !questions.settings_of_controllers.is_empty() {
         questions.settings = dynamic::keys(cluster.version).collect();
@@ -451,20 +441,25 @@ fn ask_for_settings(plan: &mut Plan, world: &World, cluster: &Cluster, settings:
 }
 
 /// Tells Kafka what nodes are to run with. Only brokers check values, so without one nothing is said.
-fn configure(plan: &mut Plan, world: &World, cluster: &Cluster, settings: Dynamic) {
+fn configure(plan: &mut Plan, world: &World, settings: Dynamic) {
     plan.checked_settings = settings.checked;
-    if settings.changes.is_empty() || broker_hosts(world, cluster).is_empty() {
+    if settings.changes.is_empty() || world.serving_brokers().is_empty() {
         return;
     }
     plan.deeds.extend(settings.changes.into_iter().map(Deed::Configure));
     plan.look_soon(Some(LOOK_AT_SETTINGS_AGAIN));
 }
 
-/// Is something on its way that pods do not show? What Kafka would not do is told, and not waited for.
+/// Is something on its way that pods do not show? What Kafka or Kubernetes would not do is told, and not
+/// waited for.
 fn is_underway(plan: &Plan, world: &World) -> bool {
     let is_new = |deed: &&Deed| !world.troubles.iter().any(|trouble| trouble.deed == **deed);
     let settings = plan.deeds.iter().filter(|deed| matches!(deed, Deed::Configure(_)));
+    let was_refused = |service: &Object| {
+        service.meta().name.as_ref().is_some_and(|name| world.refused_services.contains_key(name))
+    };
     !plan.objects.is_empty()
+        || !plan.services.iter().all(was_refused)
         || !plan.growths.is_empty()
         || !plan.marks.is_empty()
         || settings.filter(is_new).count() > 0
@@ -484,7 +479,7 @@ fn pause_after_failures(plan: &mut Plan, world: &World) {
                 Notice::SettingNotTaken { change: change.to_string(), why: why.clone() }
             }
         });
-        let pause = Duration::try_from(until.duration_since(world.now)).unwrap_or_default();
+        let pause = world.time_until(*until);
         if !pause.is_zero() {
             plan.deeds.remove(position);
             plan.look_soon(Some(pause));
@@ -498,10 +493,10 @@ fn roll(plan: &mut Plan, world: &World, cluster: &Cluster, due: &[Due<'_>]) {
     plan.notices.extend(roll.notices);
     plan.look_soon(roll.look_again);
     if roll.asks_quorum {
-        plan.questions.quorum = controller_hosts(world, cluster);
+        plan.questions.quorum = controller_hosts(world);
     }
-    plan.questions.ask_partitions(roll.partitions_of, || broker_hosts(world, cluster));
-    plan.questions.ask_log_dirs(roll.log_dirs_of, || broker_hosts(world, cluster));
+    plan.questions.ask_partitions(roll.partitions_of, || world.serving_brokers());
+    plan.questions.ask_log_dirs(roll.log_dirs_of, || world.serving_brokers());
     plan.restarts = roll.restarts;
     if plan.change().is_some() {
         plan.restarts
@@ -515,21 +510,9 @@ fn keep_brokers(plan: &mut Plan, world: &World) {
 }
 
 /// Where the quorum can be asked: at controllers that serve, or, when none does, at any.
-fn controller_hosts(world: &World, cluster: &Cluster) -> Vec<String> {
-    let running = |serving: bool| {
-        let pods = world.pods.iter().filter(move |(_, pod)| {
-            pod.runs_controller() && !pod.meta.deleting && (pod.is_serving() || !serving)
-        });
-        pods.map(|(name, _)| world.key.pod_host(name, &cluster.domain)).collect::<Vec<_>>()
-    };
-    let serving = running(true);
-    if serving.is_empty() { running(false) } else { serving }
-}
-
-/// Brokers that serve, and so can be asked.
-fn broker_hosts(world: &World, cluster: &Cluster) -> Vec<String> {
-    let serving = world.pods.iter().filter(|(_, pod)| pod.runs_broker() && pod.is_serving());
-    serving.map(|(name, _)| world.key.pod_host(name, &cluster.domain)).collect()
+fn controller_hosts(world: &World) -> Vec<String> {
+    let serving = world.serving_controllers();
+    if serving.is_empty() { world.hosts(|pod| pod.runs_controller() && !pod.meta.deleting) } else { serving }
 }
 
 fn report_pools(

@@ -290,6 +290,11 @@ pub(crate) fn quorum_is_formed(world: &World) -> bool {
     is_known || (is_remembered && identity::has_remains(world))
 }
 
+/// Has the cluster a quorum whose voters cannot change while it runs?
+pub(crate) fn quorum_is_fixed(world: &World) -> bool {
+    quorum_is_formed(world) && !quorum_is_dynamic(world)
+}
+
 /// Can the voters of the cluster's quorum change while it runs? Only such a quorum has a list of initial controllers.
 pub(crate) fn quorum_is_dynamic(world: &World) -> bool {
     world.kafka.status.as_ref().is_some_and(|status| status.initial_controllers.is_some())

@@ -49,7 +49,7 @@ pub(crate) fn conditions(world: &World, cluster: &Cluster) -> Vec<api::Condition
         Answer::Silent(why) if worked => {
             vec![silent(world, why)].into_iter().chain(said(world, &[RECONCILED])).collect()
         }
-        Answer::NotAsked if worked && !somebody_serves(world) => {
+        Answer::NotAsked if worked && world.serving_controllers().is_empty() => {
             let why = "no controller is ready";
             vec![silent(world, why)].into_iter().chain(said(world, &[RECONCILED])).collect()
         }
@@ -68,10 +68,6 @@ pub(crate) fn said(world: &World, types: &[&str]) -> Vec<api::Condition> {
     let is_one =
         |condition: &&api::Condition| condition.type_.as_deref().is_some_and(|type_| types.contains(&type_));
     old.into_iter().flatten().filter(is_one).cloned().collect()
-}
-
-fn somebody_serves(world: &World) -> bool {
-    world.pods.values().any(|pod| pod.runs_controller() && pod.is_serving())
 }
 
 fn healthy(world: &World, quorum: &QuorumView) -> api::Condition {

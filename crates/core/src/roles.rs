@@ -14,7 +14,7 @@ use crate::health;
 use crate::ids::NodeId;
 use crate::names::{POOL_LABEL, SKIP_CHECK_ANNOTATION, is_true, node_of_pod};
 use crate::notice::Notice;
-use crate::pools::{quorum_is_dynamic, quorum_is_formed};
+use crate::pools::{quorum_is_dynamic, quorum_is_fixed};
 use crate::quorum_status;
 use crate::resolve::Resolved;
 use crate::world::{Answer, World};
@@ -35,12 +35,11 @@ pub(crate) fn held(
     if asked == kept {
         return Some(kept);
     }
-    let is_fixed = quorum_is_formed(world) && !quorum_is_dynamic(world);
     let mut hold = |why: String| {
         let (pool, kept) = (pool.to_owned(), kept.to_string());
         resolved.notices.push(Notice::RolesHeld { pool, kept, why });
     };
-    if asked.has_controller() != kept.has_controller() && is_fixed {
+    if asked.has_controller() != kept.has_controller() && quorum_is_fixed(world) {
         hold("the quorum is static: its voters cannot change before it is migrated".to_owned());
         return Some(kept);
     }
@@ -134,7 +133,7 @@ fn partitions_on(world: &World, nodes: &BTreeSet<NodeId>) -> Partitions {
     };
     let on = |node: &NodeId| {
         let here: Vec<_> = partitions.on(*node).collect();
-        (!here.is_empty()).then(|| format!("node {node}: {}", health::name(&here)))
+        (!here.is_empty()).then(|| format!("node {node}: {}", health::some_of(&here)))
     };
     let here: Vec<_> = nodes.iter().filter_map(on).collect();
     if here.is_empty() {

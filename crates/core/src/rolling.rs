@@ -314,7 +314,7 @@ impl Choice<'_> {
                     touched.extend(here().flat_map(|partition| partition.replicas.iter().copied()));
                     let exposed: Vec<_> =
                         here().filter(|partition| is_exposed(partition, due.node.id)).collect();
-                    let exposed = (!exposed.is_empty()).then(|| health::name(&exposed));
+                    let exposed = (!exposed.is_empty()).then(|| health::some_of(&exposed));
                     roll.restarts.push(restart(self.world, due, exposed));
                 }
             }
@@ -345,7 +345,7 @@ impl Choice<'_> {
     }
 
     fn ago(&self, since: k8s_openapi::jiff::Timestamp) -> Duration {
-        Duration::try_from(self.world.now.duration_since(since)).unwrap_or_default()
+        self.world.time_since(since)
     }
 
     fn obstacle(&self, due: &Due<'_>, partitions: &Answer<&Partitions>) -> Option<String> {
@@ -410,7 +410,7 @@ impl Choice<'_> {
         let on = |holds: fn(&PartitionView, NodeId, bool) -> bool| {
             let found: Vec<_> =
                 partitions.on(node).filter(|partition| holds(partition, node, due.pod.ready)).collect();
-            (!found.is_empty()).then(|| health::name(&found))
+            (!found.is_empty()).then(|| health::some_of(&found))
         };
         if !due.node.pool.roles.has_broker() {
             let here = on(|_, _, _| true)?;

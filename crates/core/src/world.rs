@@ -476,3 +476,31 @@ pub struct World {
     /// Randomness for this pass.
     pub entropy: Entropy,
 }
+
+impl World {
+    /// The hosts of the pods of which something holds.
+    pub fn hosts(&self, is_one: impl Fn(&PodView) -> bool) -> Vec<String> {
+        let pods = self.pods.iter().filter(|(_, pod)| is_one(pod));
+        pods.map(|(name, _)| self.key.pod_host(name, &self.settings.cluster_domain)).collect()
+    }
+
+    /// The controllers that serve.
+    pub fn serving_controllers(&self) -> Vec<String> {
+        self.hosts(|pod| pod.runs_controller() && pod.is_serving())
+    }
+
+    /// The brokers that serve.
+    pub fn serving_brokers(&self) -> Vec<String> {
+        self.hosts(|pod| pod.runs_broker() && pod.is_serving())
+    }
+
+    /// How long it is until then. Nothing, when it is past.
+    pub(crate) fn time_until(&self, then: Timestamp) -> Duration {
+        Duration::try_from(then.duration_since(self.now)).unwrap_or_default()
+    }
+
+    /// How long ago it was. Nothing, when it is still to come.
+    pub(crate) fn time_since(&self, then: Timestamp) -> Duration {
+        Duration::try_from(self.now.duration_since(then)).unwrap_or_default()
+    }
+}

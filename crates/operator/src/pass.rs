@@ -304,7 +304,7 @@ impl Passes {
             return Err(Failure::NotLeader);
         }
         let key = &world.key;
-        let hosts = controllers_that_serve(world);
+        let hosts = world.serving_controllers();
         if matches!(deed, Deed::Configure(_)) {
             // Before it is told: without an answer it may have happened all the same.
             self.checked.forget(key);
@@ -454,9 +454,4 @@ fn entropy() -> Option<Entropy> {
             None
         }
     }
-}
-
-fn controllers_that_serve(world: &World) -> Vec<String> {
-    let serving = world.pods.iter().filter(|(_, pod)| pod.runs_controller() && pod.is_serving());
-    serving.map(|(name, _)| world.key.pod_host(name, &world.settings.cluster_domain)).collect()
 }
