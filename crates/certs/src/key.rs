@@ -39,7 +39,11 @@ pub fn to_pkcs8(pem: &[u8]) -> Option<String> {
     let block = blocks.iter().find(|block| block.tag().ends_with("PRIVATE KEY"))?;
     let inner = block.contents();
     let algorithm = match block.tag() {
-        "PRIVATE KEY" => return Some(crate::trust::to_pem("PRIVATE KEY", inner)),
+        // Kafka reads keys of RSA and of elliptic curves, and no others.
+        "PRIVATE KEY" => {
+            let is_known = [RSA, EC].iter().any(|kind| inner.windows(kind.len()).any(|part| part == *kind));
+            return is_known.then(|| crate::trust::to_pem("PRIVATE KEY", inner));
+        }
         "RSA PRIVATE KEY" => [RSA, NULL].concat(),
         "EC PRIVATE KEY" => {
             let curve = CURVES.iter().find(|curve| inner.windows(curve.len()).any(|part| part == **curve))?;

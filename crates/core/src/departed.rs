@@ -53,8 +53,10 @@ fn departed(world: &World, cluster: &Cluster) -> BTreeSet<NodeId> {
     };
     let is_elsewhere = |node: &NodeId| {
         let pods = world.pods.iter().filter(|(_, pod)| !is_ours(&pod.meta));
+        let sets = world.pod_sets.values().filter(|set| !is_ours(&set.meta));
+        let described = sets.flat_map(|set| set.pods.keys());
         cluster.pools.iter().any(|pool| pool.ids.contains(node))
-            || pods.into_iter().any(|(name, _)| names::node_of_pod(name) == Some(*node))
+            || pods.map(|(name, _)| name).chain(described).any(|name| names::node_of_pod(name) == Some(*node))
     };
     quorum.registered.iter().filter(|node| !is_elsewhere(node)).copied().collect()
 }

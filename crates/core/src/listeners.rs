@@ -215,8 +215,13 @@ fn client_listener(listener: &api::Listener, port: u16, reach: Reach) -> ClientL
     }
 }
 
+/// Names that ports of Karst's own have.
+const TAKEN: [&str; 6] = ["health", "ctrlplane", "replication", "prometheus", "clients", "clientstls"];
+
 fn is_listener_name(name: &str) -> bool {
-    (1..=11).contains(&name.len()) && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+    (1..=11).contains(&name.len())
+        && !TAKEN.contains(&name)
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
 }
 
 /// Such a listener is not served at all, and does not disturb the others.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use karst_api as api;
-use karst_certs::{Certificate, Stored};
+use karst_certs::{Certificate, Stored, trust};
 
 use crate::certificates::Issue;
 use crate::listeners::ClientListener;
@@ -138,7 +138,7 @@ fn read(referenced: &Reference<Files>, own: &api::CertificateAndKey) -> Result<(
     };
     let (certificate, key) = (entry(&own.certificate)?, entry(&own.key)?);
     let readable = Certificate::all_from_pem(certificate);
-    readable.map_err(|why| {
+    let certificates = readable.map_err(|why| {
         format!("its entry '{}' {why}; put the certificate and its chain there, in PEM", own.certificate)
     })?;
     let stored = Stored::read(certificate, key)
@@ -151,7 +151,8 @@ fn read(referenced: &Reference<Files>, own: &api::CertificateAndKey) -> Result<(
         let (key, form) = (&own.key, "openssl pkcs8 -topk8 -nocrypt");
         format!("its entry '{key}' cannot be brought into the form that Kafka reads; convert it with {form}")
     })?;
-    Ok((lines(key.as_bytes()), lines(certificate)))
+    // Only what was read: an entry may hold more, such as the key, and what is published must not.
+    Ok((lines(key.as_bytes()), trust::bundle(&certificates).into_bytes()))
 }
 
 fn lines(pem: &[u8]) -> Vec<u8> {

@@ -123,7 +123,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     }
 
     let restoration = restoration::asked_for(world, &cluster, &mut plan.notices);
-    if restoration.as_ref().is_some_and(|restoration| restoration.is_done(world)) {
+    if restoration::is_idle(world, restoration.as_ref()) {
         plan.forgotten.push(RESTORE_ANNOTATION);
     }
 
@@ -171,13 +171,15 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         configure(&mut plan, world, settings);
         plan.marks = rolling::marks(world, &cluster);
         roll(&mut plan, world, &cluster, &due);
-        if racks.is_unreadable || !plan.racked.is_empty() {
+        if racks.are_unknown || !plan.racked.is_empty() {
             keep_brokers(&mut plan, world);
         }
         plan.restarts.extend(restoration.and_then(|restoration| restoration.restart(world, &cluster)));
         unregister_then_upgrade(&mut plan, world, &cluster, due.is_empty());
     }
     pause_after_failures(&mut plan, world);
+    let configures = plan.deeds.iter().any(|deed| matches!(deed, Deed::Configure(_)));
+    plan.look_soon(configures.then_some(LOOK_AT_SETTINGS_AGAIN));
 
     // Status.
     let progress = if let Some(problem) = refusal {
@@ -447,7 +449,6 @@ fn configure(plan: &mut Plan, world: &World, settings: Dynamic) {
         return;
     }
     plan.deeds.extend(settings.changes.into_iter().map(Deed::Configure));
-    plan.look_soon(Some(LOOK_AT_SETTINGS_AGAIN));
 }
 
 /// Is something on its way that pods do not show? What Kafka or Kubernetes would not do is told, and not

@@ -98,7 +98,9 @@ pub enum Problem {
         name: String,
     },
     /// A listener name that cannot be part of a setting's name.
-    #[error("spec.kafka.listeners[{index}].name is '{name}'; use 1 to 11 lower-case letters and digits")]
+    #[error(
+        "spec.kafka.listeners[{index}].name is '{name}'; use 1 to 11 lower-case letters and digits, and none of the names of Karst's own ports (health, ctrlplane, replication, prometheus, clients, clientstls)"
+    )]
     ListenerName {
         /// Position of the listener.
         index: usize,

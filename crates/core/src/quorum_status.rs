@@ -1,7 +1,9 @@
 //! What users are told about the quorum: who votes, whether it is healthy, and whether it is as asked for.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 
 use crate::cluster::Cluster;
@@ -60,6 +62,14 @@ pub(crate) fn conditions(world: &World, cluster: &Cluster) -> Vec<api::Condition
 /// Did the quorum not answer when it was asked before, either?
 pub(crate) fn is_silent_for_long(world: &World) -> bool {
     said(world, &[HEALTHY]).iter().any(|condition| condition.reason.as_deref() == Some(NO_LEADER))
+}
+
+/// For how long nobody has been found to lead.
+pub(crate) fn without_leader_for(world: &World) -> Option<Duration> {
+    let said = said(world, &[HEALTHY]);
+    let silent = said.iter().find(|condition| condition.reason.as_deref() == Some(NO_LEADER))?;
+    let since: Timestamp = silent.last_transition_time.as_ref()?.parse().ok()?;
+    Some(world.time_since(since))
 }
 
 /// What was said before.

@@ -17,7 +17,7 @@ use crate::names::RACK_ANNOTATION;
 use crate::notice::Notice;
 use crate::problem::Problem;
 use crate::steps::Racked;
-use crate::world::{Answer, World};
+use crate::world::{Answer, PodView, World};
 
 /// The volume that has the pod's rack.
 pub(crate) const VOLUME: &str = "pod";
@@ -157,7 +157,7 @@ pub(crate) struct Racks {
     pub(crate) racked: Vec<Racked>,
     pub(crate) notices: Vec<Notice>,
     /// Can the labels of machines not be read? A broker that restarts now would not come back.
-    pub(crate) is_unreadable: bool,
+    pub(crate) are_unknown: bool,
 }
 
 /// Tells brokers where they are. Those that run without a rack are told too: so it shows whether that can be known before the
@@ -180,7 +180,7 @@ pub(crate) fn next(world: &World, cluster: &Cluster) -> Racks {
             }),
             Some(Answer::Known(None)) => drop(without.entry(machine).or_default().insert(&pod.meta.name)),
             Some(Answer::Silent(why)) => {
-                racks.is_unreadable = true;
+                racks.are_unknown = true;
                 let notice = Notice::RackUnknown { machine: machine.clone(), why: why.clone() };
                 if !racks.notices.contains(&notice) {
                     racks.notices.push(notice);
@@ -188,6 +188,10 @@ pub(crate) fn next(world: &World, cluster: &Cluster) -> Racks {
             }
         }
     }
+    // Where no broker has a rack, the label itself may be wrong: a successor that asks for it would never get a machine.
+    let is_told = |pod: &PodView| pod.runs_broker() && pod.meta.annotations.contains_key(RACK_ANNOTATION);
+    let nobody_has_one = racks.racked.is_empty() && !world.pods.values().any(|pod| is_told(pod));
+    racks.are_unknown |= !without.is_empty() && nobody_has_one;
     racks.notices.extend(without.into_iter().map(|(machine, pods)| Notice::RackMissing {
         machine: machine.to_owned(),
         label: label.clone(),

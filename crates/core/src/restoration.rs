@@ -5,6 +5,8 @@
 //! empty disk, and can only help the intact one into office, whose log is longer. Voters that were so restored must never be a
 //! majority by themselves: they could elect one of themselves, and what the intact one knows would be truncated.
 
+use std::time::Duration;
+
 use karst_api as api;
 
 use crate::cluster::Cluster;
@@ -14,8 +16,14 @@ use crate::membership::Voter;
 use crate::names::{self, RESTORE_ANNOTATION, RESTORED_POD_ANNOTATION};
 use crate::notice::Notice;
 use crate::quorum::{InitialControllers, StorageFormat};
+use crate::quorum_status;
 use crate::rolling::{Cause, Restart};
 use crate::world::{Answer, ClaimView, ConfigMapView, PodView, World};
+
+/// How long a quorum must have been without a leader. An election takes seconds.
+const SURE: Duration = Duration::from_secs(60);
+const HAS_LEADER: &str =
+    "the quorum has a leader, and replaces lost disks by itself; the annotation is taken away";
 
 /// A voter that comes back.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,13 +64,17 @@ fn allowed(world: &World, cluster: &Cluster, text: &str) -> Result<Restoration, 
         let is_back = |one: &crate::world::Replica| {
             one.node == voter.node && one.directory == Some(voter.directory) && one.takes_part
         };
-        return match quorum.voters.iter().any(is_back) {
-            true => Ok(Restoration { voter, voters: list, is_over: true }),
-            false => Err("the quorum has a leader, and replaces lost disks by itself".to_owned()),
-        };
+        let is_over = quorum.voters.iter().any(is_back);
+        if !is_over && !is_being_restored(world, voter.node) {
+            return Err(HAS_LEADER.to_owned());
+        }
+        return Ok(Restoration { voter, voters: list, is_over });
     }
-    if !crate::quorum_status::is_silent_for_long(world) {
-        return Err("the quorum was not found without a leader yet".to_owned());
+    if !world.serving_controllers().is_empty() {
+        return Err("a controller is ready, so somebody leads; the quorum has to be asked first".to_owned());
+    }
+    if quorum_status::without_leader_for(world).is_none_or(|time| time < SURE) {
+        return Err(format!("the quorum must have been without a leader for {} seconds", SURE.as_secs()));
     }
     check_others(world, &voter, &voters)?;
     Ok(Restoration { voter, voters: list, is_over: false })
@@ -79,14 +91,13 @@ fn check_others(world: &World, voter: &Voter, voters: &[Voter]) -> Result<(), St
             voters.len()
         ));
     }
-    let is_up = |other: &Voter| {
-        pod(world, other.node).is_some_and(|pod| pod.phase == "Running" && !pod.meta.deleting)
-            && !is_being_restored(world, other.node)
-    };
-    if !others().any(is_up) {
-        return Err("no other voter is up; the one whose disk is intact must be".to_owned());
+    // Which of them is intact only the person knows. One that is down would come back too late to be heard.
+    let is_down =
+        |other: &&Voter| pod(world, other.node).is_none_or(|pod| pod.phase != "Running" || pod.meta.deleting);
+    match others().find(is_down) {
+        None => Ok(()),
+        Some(down) => Err(format!("voter {} is down, and it may be the intact one", down.node)),
     }
-    Ok(())
 }
 
 fn parse(text: &str) -> Option<Voter> {
@@ -135,6 +146,16 @@ pub(crate) fn mark(world: &World, node: NodeId) -> Option<String> {
     mark.filter(|_| world.answers.quorum.known().is_none())
 }
 
+/// Was it asked for at a time at which it is of no use? A wish that lies in wait could come true at a wrong one.
+pub(crate) fn is_idle(world: &World, restoration: Option<&Restoration>) -> bool {
+    let is_asked =
+        world.kafka.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(RESTORE_ANNOTATION));
+    match restoration {
+        Some(restoration) => restoration.is_done(world),
+        None => is_asked && world.answers.quorum.known().is_some(),
+    }
+}
+
 impl Restoration {
     /// Is it about this node?
     pub(crate) fn is_of(&self, node: NodeId) -> bool {
@@ -155,7 +176,7 @@ impl Restoration {
     }
 
     /// Is nothing left to be done?
-    pub(crate) fn is_done(&self, world: &World) -> bool {
+    fn is_done(&self, world: &World) -> bool {
         let format = config_map(world, self.voter.node).and_then(|map| map.storage_format.as_deref());
         self.is_over && format == Some(StorageFormat::Join.as_str())
     }

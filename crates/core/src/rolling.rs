@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::certificates::{self, Stale};
 use crate::claims;
 use crate::cluster::{Cluster, Node};
+use crate::departed;
 use crate::health;
 use crate::ids::NodeId;
 use crate::names::{
@@ -231,7 +232,9 @@ pub(crate) fn next(world: &World, cluster: &Cluster, due: &[Due<'_>]) -> Roll {
 /// Nodes that do not serve and need no restart: they are on their way, or do not come back.
 fn absent(world: &World, cluster: &Cluster, due: &[&Due<'_>]) -> Vec<(String, Option<String>)> {
     let is_due = |node: Node<'_>| due.iter().any(|due| due.node.id == node.id);
-    let absent = cluster.nodes().filter(|node| !is_due(*node)).filter_map(|node| {
+    // Controllers that run once more have no part in anything that others do.
+    let nodes = cluster.nodes().filter(|node| node.pool.name != departed::POOL && !is_due(*node));
+    let absent = nodes.filter_map(|node| {
         let name = cluster.pod_name(node);
         match world.pods.get(&name) {
             Some(pod) if pod.is_serving() => None,

@@ -71,6 +71,12 @@ impl Failure {
         matches!(&**source, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
     }
 
+    /// Will it not be done now, for whatever reason but that somebody else was faster? A service may hang on what is not ours.
+    pub(crate) fn is_unwillingness(&self) -> bool {
+        let Self::Api { source, .. } = self else { return false };
+        self.is_refusal() || matches!(&**source, kube::Error::Api(status) if status.code >= 500)
+    }
+
     /// What was said, without what was tried.
     pub(crate) fn words(&self) -> String {
         match self {

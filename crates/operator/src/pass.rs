@@ -213,7 +213,7 @@ impl Passes {
         for (service, outcome) in self.hands.write_each(key, std::mem::take(&mut plan.services)).await {
             match outcome {
                 Ok(()) => self.doors.forget(key, &service),
-                Err(failure) if failure.is_refusal() && !failure.is_namespace_going() => {
+                Err(failure) if failure.is_unwillingness() && !failure.is_namespace_going() => {
                     tracing::warn!(cluster = %key, %failure, "its listener goes on without");
                     self.doors.remember(key, &service, failure.words());
                     // To be told in the next pass.

@@ -112,7 +112,11 @@ fn found(
             (Some(host.to_owned()), service().and_then(|service| service.node_port))
         }
         Reach::LoadBalancer => {
-            (service().and_then(|service| usable(service).next().cloned()), Some(listener.port))
+            let now: Vec<_> = service().into_iter().flat_map(|service| usable(service)).collect();
+            // Others decide about their order: whoever is told one keeps it for as long as it is there.
+            let told = remembered(world, listener, &cluster.pod_name(node)).map(|told| told.host);
+            let kept = told.filter(|told| now.contains(&told));
+            (kept.or_else(|| now.first().map(|first| (*first).clone())), Some(listener.port))
         }
     }
 }
@@ -245,6 +249,8 @@ pub(crate) fn certificate_names(world: &World, cluster: &Cluster, node: Node<'_>
                 names.extend(told);
             }
             Reach::NodePort => {
+                let own = world.pods.get(&cluster.pod_name(node));
+                names.extend(own.and_then(|pod| node_host(listener, pod)));
                 let hosts = pods(world, cluster).into_iter().map(|pod| node_host(listener, pod?));
                 names.extend(hosts.collect::<Option<Vec<_>>>().unwrap_or_default());
             }

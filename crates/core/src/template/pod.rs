@@ -146,7 +146,8 @@ fn name_problem(field: String, name: &str, is_new: bool) -> Option<Problem> {
 /// Disks are called `data` or `data-0`, `data-1` and so on, however many the pool has now or will have.
 fn is_of_karst(name: &str) -> bool {
     let disk = name.strip_prefix("data-").is_some_and(|id| id.parse::<u32>().is_ok());
-    disk || ["karst", "tmp", "config", "certificate", "trust", "data", rack::VOLUME].contains(&name)
+    disk || ["karst", "tmp", "config", "certificate", "trust", "listeners", "data", rack::VOLUME]
+        .contains(&name)
 }
 
 #[cfg(test)]

@@ -564,6 +564,18 @@ fn keystore(world: &World) -> Option<Vec<u8>> {
 }
 
 #[test]
+fn a_key_that_stands_beside_the_certificate_is_not_published() {
+    let mut world = with(own());
+    let (certificate, key) = leaf(&world, "first");
+    bring(&mut world, &[certificate, key.clone()].concat(), &key);
+    converge(&mut world);
+    let published = status(&world, "own").certificates.unwrap().concat();
+    assert!(published.contains("BEGIN CERTIFICATE") && !published.contains("PRIVATE KEY"), "{published}");
+    let keystore = String::from_utf8(keystore(&world).unwrap()).unwrap();
+    assert_eq!(keystore.matches("BEGIN PRIVATE KEY").count(), 1, "Kafka takes one key");
+}
+
+#[test]
 fn the_users_own_certificate_is_mounted_and_published() {
     let mut world = with(own());
     let (certificate, key) = leaf(&world, "first");
