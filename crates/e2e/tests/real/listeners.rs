@@ -184,7 +184,7 @@ fn with_password(password: &str) -> String {
     )
 }
 
-/// Kafka's own tools: kcat's library before 2.6.1 sends a nonce that Kafka since 3.9 refuses, whatever the password.
+/// Kafka's own tools: kcat's library before 2.6.1 sends a nonce that Kafka 4 refuses, whatever the password.
 async fn passwords_and_rules(cluster: &Cluster<'_>) -> Result<()> {
     let scene = cluster.scene;
     scene.step("adding a user with a password, as a node of the cluster");
