@@ -121,8 +121,7 @@ fn disturb_every_call(
             let faults = Faults { at: Some((call, *fate)), stale: *stale, ..Faults::default() };
             let report = run(start, scenario, seed, &faults, false);
             tally.count(&report);
-            // Whoever sees what a user wanted before may do some of it again.
-            let counts = !scenario.is_racy && stale.is_none_or(|stale| stale.together);
+            let counts = !scenario.is_racy && stale.is_none_or(|stale| stale.together && !scenario.hurries());
             if let Some(what) = difference(counts, &calm, &report) {
                 let again = run(start, scenario, seed, &faults, true);
                 tally.findings.push(finding(scenario, seed, faults.at, what, again.story));

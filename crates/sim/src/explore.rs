@@ -308,6 +308,9 @@ fn lead(quorum: &mut Quorum) -> Result<(), String> {
 }
 
 /// Would every set of voters that could count, or is about to, keep a majority that has everything?
+///
+/// Disks are not lost in the middle of an election: an observer that copied from a leader nobody else knows, and whose disk is
+/// lost then, can block the next election for good. No operator can help that.
 fn can_lose_disk(state: &State, node: usize) -> bool {
     let quorum = &state.quorum;
     let lost = quorum.seat(node);
@@ -320,7 +323,7 @@ fn can_lose_disk(state: &State, node: usize) -> bool {
         let all = state.requests.iter().fold(voters, |voters, request| request.done(voters));
         enough(all)
     };
-    quorum.possible().all(|voters| enough(voters) && soon(voters) && both(voters))
+    quorum.is_settled() && quorum.possible().all(|voters| enough(voters) && soon(voters) && both(voters))
 }
 
 /// At the instant of the decision: a quorum that works would work with what is asked for.

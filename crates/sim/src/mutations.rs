@@ -6,6 +6,7 @@ use karst_api::{KafkaNodePoolSpec, KafkaSpec};
 
 use crate::dice::Dice;
 use crate::kubernetes::{ApiServer, Item, KINDS};
+use crate::operator::kafka::running_settings;
 use crate::scenarios::{self, BOTH, BROKER, Base, CONTROLLER, Disks, Edit, Scenario, Step, When};
 use crate::sim::Sim;
 
@@ -71,7 +72,12 @@ fn picture(sim: &Sim) -> BTreeMap<String, String> {
     let registered = sim.quorum.registered();
     picture.insert("who is registered".to_owned(), nodes(&mut registered.keys().map(ToString::to_string)));
     picture.insert("the metadata level".to_owned(), sim.quorum.level.to_string());
-    picture.insert("what Kafka was told".to_owned(), format!("{:?}", sim.quorum.settings));
+    for node in sim.quorum.processes.keys() {
+        let runs_with = running_settings(sim, *node).unwrap_or_default().into_iter();
+        // Where a node has a setting from is of no account.
+        let runs_with: Vec<_> = runs_with.map(|one| (one.key, one.value)).collect();
+        picture.insert(format!("what node {node} runs with"), format!("{runs_with:?}"));
+    }
     picture
 }
 
@@ -98,7 +104,7 @@ fn looks(sim: &Sim, item: &Item) -> Option<String> {
             let settings = settings.filter(|(key, _)| *key != "storage.format");
             format!("{:?}", settings.collect::<Vec<_>>())
         }
-        Item::Service(service) => format!("{:?} {:?}", service.digest, service.meta.annotations),
+        Item::Service(service) => format!("{:?}", service.digest),
         Item::Budget(plain) | Item::Policy(plain) => format!("{:?}", plain.digest),
         Item::Account(_) | Item::Secret(_) => "there".to_owned(),
         // Disks stay, where data is to be kept, and never shrink.

@@ -253,6 +253,13 @@ pub struct Scenario {
     pub reverts: bool,
 }
 
+impl Scenario {
+    /// Does the user change things again before they are at rest? Who looks late may never see what was wanted in between.
+    pub fn hurries(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.when, When::After(_, most) if most > 0))
+    }
+}
+
 pub(crate) const CONTROLLER: &[Role] = &[Role::Controller];
 pub(crate) const BROKER: &[Role] = &[Role::Broker];
 pub(crate) const BOTH: &[Role] = &[Role::Controller, Role::Broker];

@@ -227,6 +227,15 @@ impl Quorum {
         self.is_intact(seat) && self.nodes[seat.node].log.starts_with(&self.history)
     }
 
+    /// Does the leader of the newest term lead whom a majority knows, or is nothing on any disk that is not committed?
+    pub(super) fn is_settled(&self) -> bool {
+        let newest = self.nodes.iter().map(|node| node.epoch).max();
+        match self.leader() {
+            Some((_, office)) => office.committed > 0 && Some(office.epoch) == newest,
+            None => self.nodes.iter().all(|node| self.history.starts_with(&node.log)),
+        }
+    }
+
     /// A process ends.
     pub(super) fn crash(&mut self, node: usize) {
         self.nodes[node].up = false;
