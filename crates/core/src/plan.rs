@@ -363,13 +363,22 @@ fn first_questions(
     if (asks_quorum || has_formed(world)) && !world.answers.quorum.was_asked() {
         questions.quorum = controller_hosts(world, cluster);
     }
-    questions.ask_partitions(partitions_of, || broker_hosts(world, cluster));
+    ask_partitions(&mut questions, world, cluster, partitions_of);
     let brokers = broker_hosts(world, cluster);
     if !brokers.is_empty() && !world.answers.registered.was_asked() {
         questions.registered = true;
         questions.brokers = brokers;
     }
     questions
+}
+
+/// Asks which partitions live on nodes. What was answered before is asked again with it: an answer takes the place of the one
+/// before, and two that are needed in one pass would take turns for ever.
+fn ask_partitions(questions: &mut Questions, world: &World, cluster: &Cluster, mut of: BTreeSet<NodeId>) {
+    if !of.is_empty() {
+        of.extend(world.answers.partitions.known().iter().flat_map(|known| &known.of));
+        questions.ask_partitions(of, || broker_hosts(world, cluster));
+    }
 }
 
 /// Which services of listeners are to be written, and which listeners wait for something.
@@ -500,7 +509,7 @@ fn roll(plan: &mut Plan, world: &World, cluster: &Cluster, due: &[Due<'_>]) {
     if roll.asks_quorum {
         plan.questions.quorum = controller_hosts(world, cluster);
     }
-    plan.questions.ask_partitions(roll.partitions_of, || broker_hosts(world, cluster));
+    ask_partitions(&mut plan.questions, world, cluster, roll.partitions_of);
     plan.questions.ask_log_dirs(roll.log_dirs_of, || broker_hosts(world, cluster));
     plan.restarts = roll.restarts;
     if plan.change().is_some() {

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use karst_core::digest::Digest;
-use karst_core::objects::{self, Object, config_digest, service_digest};
+use karst_core::objects::{self, Object, config_digest, pod_set_digest, service_digest};
 use karst_core::world::{
     ClaimView, ConfigMapView, Meta, PlainView, PodSetView, PodView, SecretView, ServiceAccountView,
     ServiceView, WantedPod,
@@ -554,7 +554,7 @@ impl ApiServer {
                 _ => new_claim(meta, claim),
             })),
             Object::PodSet(set) => {
-                let digest = Digest::of(&set.spec).ok();
+                let digest = pod_set_digest(&set.spec).ok();
                 let pods = set.spec.pods.iter().filter_map(wanted_pod).collect();
                 let (generation, status) = match old {
                     Some(Item::PodSet(old)) => {

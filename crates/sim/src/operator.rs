@@ -25,6 +25,8 @@ use crate::sim::{NAMESPACE, Sim, timestamp};
 
 /// As the real one: how often a pass decides anew.
 const ROUNDS: usize = 8;
+/// So many passes in a row that come to no end never will.
+const ENDLESS: usize = 20;
 /// How soon to look again when the world changed under a decision, in milliseconds.
 const CHANGED: u64 = 100;
 /// How soon after a failure.
@@ -75,6 +77,8 @@ pub struct Operator {
     down: Option<u64>,
     is_nested: bool,
     watcher: Watcher,
+    /// How many passes in a row came to no end.
+    endless: usize,
     /// Which one it is, when there are two.
     number: usize,
     /// When it last called anybody.
@@ -105,6 +109,7 @@ impl Operator {
             down: Some(0),
             is_nested: false,
             watcher: Watcher::default(),
+            endless: 0,
             number: 0,
             acted: 0,
         }
@@ -356,10 +361,15 @@ impl Operator {
                 continue;
             }
             if plan.facts.is_empty() {
+                self.endless = 0;
                 let again = self.act(sim, &world, plan)?;
                 return Ok(uncertified.or(again));
             }
             self.make_durable(sim, &world, plan)?;
+        }
+        self.endless += 1;
+        if self.endless > ENDLESS {
+            sim.fail("the operator asks and asks, and does nothing".to_owned());
         }
         Ok(Some(CHANGED))
     }

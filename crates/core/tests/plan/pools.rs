@@ -42,6 +42,24 @@ fn warnings(world: &World, pool: &str) -> String {
     pool_conditions(world, pool, "Warning").into_iter().map(|(_, _, message)| message + "\n").collect()
 }
 
+/// Both ask Kafka for partitions, of different nodes.
+#[test]
+fn others_restart_while_a_broker_stays_for_its_partitions() {
+    let mut world = converged();
+    scale(&mut world, "brokers", 2);
+    let config = |kafka: &mut api::Kafka| {
+        kafka.spec.kafka.config.get_or_insert_default().insert("queued.max.requests".into(), 300.into());
+    };
+    edit_kafka(&mut world, config);
+    converge_with(&mut world, &[partition("orders", &[0, 2], &[0, 2], 1)]);
+    assert_eq!(ids(&world, "brokers"), [0, 1, 2]);
+    let sets = world.pod_sets.values();
+    let wanted = sets.flat_map(|set| &set.pods);
+    for (name, wanted) in wanted {
+        assert!(world.pods[name].is_current(wanted), "{name} was not restarted");
+    }
+}
+
 #[test]
 fn a_broker_with_partitions_stays_until_they_are_gone() {
     let mut world = converged();
