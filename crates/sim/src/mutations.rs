@@ -50,9 +50,12 @@ impl Before {
         let now = picture(sim);
         let keys: BTreeSet<_> = self.picture.keys().chain(now.keys()).collect();
         let none = "nothing".to_owned();
-        // A budget stays when the last pod that it was for is gone. It says nothing about the others.
-        let is_idle_budget = |key: &str| key.starts_with("Budget ") && !self.picture.contains_key(key);
-        let differing = keys.into_iter().filter(|key| !is_idle_budget(key)).filter_map(|key| {
+        // Two things stay that harm nobody: a budget when the last pod that it was for is gone, and the certificate of a node
+        // whose pool went before its deletion could be made to wait.
+        let is_left_over = |key: &str| {
+            !self.picture.contains_key(key) && (key.starts_with("Budget ") || key.starts_with("Secret "))
+        };
+        let differing = keys.into_iter().filter(|key| !is_left_over(key)).filter_map(|key| {
             let (old, new) = (self.picture.get(key).unwrap_or(&none), now.get(key).unwrap_or(&none));
             (old != new).then(|| format!("in the end {key} is {new}, not {old}"))
         });
@@ -148,14 +151,16 @@ fn edits(base: Base, dice: &mut Dice) -> Vec<Edit> {
     let (brokers, controllers) =
         if base == Base::Combined { ("both", "both") } else { ("brokers", "controllers") };
     edits.extend([Edit::Grow(brokers, "2Gi"), Edit::Roll(brokers), Edit::Roll(controllers)]);
-    if dice.chance(300) && base != Base::Combined && base != Base::Spare {
-        edits.extend([Edit::Scale(controllers, 1), Edit::Scale(controllers, 2)]);
+    if dice.chance(300) {
+        edits.push(Edit::Scale(brokers, 2));
+        if base != Base::Combined && base != Base::Spare {
+            edits.extend([Edit::Scale(controllers, 1), Edit::Scale(controllers, 2)]);
+        }
         return edits;
     }
     edits.extend([
         Edit::Scale(brokers, 5),
         Edit::Scale(brokers, 6),
-        Edit::Scale(brokers, 2),
         Edit::Roles(brokers, BOTH),
         Edit::AddPool("more", 2, CONTROLLER, Disks::Disposable),
         Edit::AddPool("others", 1, BROKER, Disks::Ephemeral),

@@ -13,17 +13,16 @@ fn assert_nothing_found(tally: &Tally) {
 
 /// How many calls of a story are passed over for each that is crashed. The binary's campaign crashes every one.
 const STRIDE: usize = 97;
-/// The same where each call is crashed in more ways.
+/// The same where each call is crashed in more ways, in every so-manieth story.
 const LONG_STRIDE: usize = 197;
-/// How many random runs of each kind.
-const RANDOM_RUNS: u64 = 100;
+const STORIES: usize = 3;
 /// How many events in a row.
 const DEPTH: usize = 5;
 
-fn random(chance: Chance) {
-    let tally = random_many(&mut Starts::default(), chance, &scenarios::all(), 1..=RANDOM_RUNS, 1);
+fn random(chance: Chance, runs: u64) {
+    let tally = random_many(&mut Starts::default(), chance, &scenarios::all(), 1..=runs, 1);
     assert_nothing_found(&tally);
-    assert_eq!(u64::try_from(tally.runs), Ok(RANDOM_RUNS));
+    assert_eq!(u64::try_from(tally.runs), Ok(runs));
 }
 
 #[test]
@@ -41,26 +40,26 @@ fn a_crash_at_any_call_of_any_story_changes_nothing_in_the_end() {
 fn an_operator_that_wakes_up_in_the_past_breaks_nothing() {
     let mut starts = Starts::default();
     let mut tally = Tally::default();
-    for scenario in scenarios::all() {
+    for scenario in scenarios::all().into_iter().step_by(STORIES) {
         tally.add(crash_into_the_past(&mut starts, &scenario, 7, LONG_STRIDE));
     }
-    assert!(tally.runs > 100, "{} runs", tally.runs);
+    assert!(tally.runs > 50, "{} runs", tally.runs);
     assert_nothing_found(&tally);
 }
 
 #[test]
 fn two_operators_that_both_believe_to_lead_break_nothing() {
-    random(Chance::TwoOperators);
+    random(Chance::TwoOperators, 40);
 }
 
 #[test]
 fn random_faults_break_nothing() {
-    random(Chance::Faults);
+    random(Chance::Faults, 100);
 }
 
 #[test]
 fn what_is_changed_and_changed_back_is_as_it_was() {
-    random(Chance::Mutations);
+    random(Chance::Mutations, 60);
 }
 
 #[test]
