@@ -69,7 +69,7 @@ enum Task {
     Test(test::Options),
     /// Run tests that take too long for every day, by name, in a Kubernetes of their own: upgrades, disasters, ...
     Soak(test::SoakOptions),
-    /// Run Karst's decisions in a simulated world, with faults: `--seeds N`, `--campaign a` or `d`, `--help` for more
+    /// Run Karst's decisions in a simulated world, with faults: `--seeds N`, `--campaign a` to `f`, `--help` for more
     #[command(disable_help_flag = true)]
     Sim {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -1,11 +1,13 @@
 //! What Kafka itself says about its settings: which there are in a version, what they may be, and which of them can change
 //! while a node runs.
 //!
-//! The table is made from Kafka's jars by `cargo xtask config-model`. It stays as text and is searched where it lies: it costs no
-//! memory, and a look at it a microsecond. Nothing here is stricter than Kafka: what the jars do not say is left to Kafka.
+//! The table is made from Kafka's jars by `cargo xtask config-model`. It stays as text and is searched where it lies: it costs next
+//! to no memory, and a look at it a microsecond. Nothing here is stricter than Kafka: what the jars do not say is left to Kafka.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 use std::fmt;
+use std::sync::LazyLock;
 
 use crate::versions::KafkaVersion;
 
@@ -149,6 +151,19 @@ fn first_line(name: &str) -> usize {
 /// What holds for a setting in a version of Kafka; `None` when that version does not know it.
 pub fn find(version: &KafkaVersion, name: &str) -> Option<Definition> {
     lines_of(name).find(|line| line.holds_in(version))?.definition()
+}
+
+/// Settings that some version can change for all brokers at once. Of most settings that nodes have, this is all that is asked.
+static EVER_CLUSTER_WIDE: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
+    let lines = TABLE.lines().filter_map(Line::parse);
+    let lines = lines.filter(|line| line.definition().is_some_and(|found| found.mode == Mode::ClusterWide));
+    lines.map(|line| line.name).collect()
+});
+
+/// What holds for a setting that a version can change for all brokers at once; `None` for all others.
+pub fn find_cluster_wide(version: &KafkaVersion, name: &str) -> Option<Definition> {
+    let name = EVER_CLUSTER_WIDE.get(name)?;
+    find(version, name).filter(|found| found.mode == Mode::ClusterWide)
 }
 
 /// The versions that know a setting, for people: `4.2 to 4.3`. `None` when no supported version does.

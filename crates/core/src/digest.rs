@@ -1,6 +1,6 @@
 //! A short fingerprint of a JSON value, the same however its keys are ordered.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -13,11 +13,28 @@ pub struct Digest([u8; 16]);
 impl Digest {
     /// The fingerprint of a value as JSON.
     pub fn of(value: &impl Serialize) -> Result<Self, serde_json::Error> {
+        Ok(Self::of_json(&serde_json::to_value(value)?))
+    }
+
+    /// The fingerprint of what is JSON already.
+    pub fn of_json(value: &Value) -> Self {
+        Self::fed(|feed| feed.feed(value))
+    }
+
+    /// The fingerprint of a list of values.
+    pub fn of_list(values: &[&Value]) -> Self {
+        Self::fed(|feed| {
+            feed.begin(b'a', values.len());
+            values.iter().for_each(|value| feed.feed(value));
+        })
+    }
+
+    fn fed(with: impl FnOnce(&mut Feed)) -> Self {
         let mut feed = Feed(Sha256::new());
-        feed.feed(&serde_json::to_value(value)?).map_err(serde::ser::Error::custom)?;
+        with(&mut feed);
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&feed.0.finalize()[..16]);
-        Ok(Self(bytes))
+        Self(bytes)
     }
 
     /// The first eight hexadecimal digits, as they stand in Strimzi's annotations.
@@ -32,36 +49,52 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// What is formatted goes straight into the hash: these fingerprints are most of what a pass costs.
+/// What is looked at goes straight into the hash: these fingerprints are most of what a pass costs.
 struct Feed(Sha256);
-
-impl fmt::Write for Feed {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.update(text);
-        Ok(())
-    }
-}
 
 impl Feed {
     /// Every value is preceded by its kind and size, so that no two different values feed the same bytes.
-    fn feed(&mut self, value: &Value) -> fmt::Result {
+    fn feed(&mut self, value: &Value) {
         match value {
             Value::Array(items) => {
-                write!(self, "a{};", items.len())?;
-                items.iter().try_for_each(|item| self.feed(item))
+                self.begin(b'a', items.len());
+                items.iter().for_each(|item| self.feed(item));
             }
             Value::Object(fields) => {
                 let mut sorted: Vec<_> = fields.iter().collect();
                 sorted.sort_by_key(|(key, _)| *key);
-                write!(self, "o{};", sorted.len())?;
-                sorted.into_iter().try_for_each(|(key, value)| {
-                    write!(self, "k{};{key}", key.len())?;
-                    self.feed(value)
-                })
+                self.begin(b'o', sorted.len());
+                for (key, value) in sorted {
+                    self.text(b'k', key);
+                    self.feed(value);
+                }
             }
-            Value::String(text) => write!(self, "s{};{text}", text.len()),
-            scalar => write!(self, "v{scalar};"),
+            Value::String(text) => self.text(b's', text),
+            scalar => {
+                self.0.update(b"v");
+                self.0.update(scalar.to_string());
+                self.0.update(b";");
+            }
         }
+    }
+
+    fn text(&mut self, kind: u8, text: &str) {
+        self.begin(kind, text.len());
+        self.0.update(text);
+    }
+
+    fn begin(&mut self, kind: u8, size: usize) {
+        self.0.update([kind]);
+        let mut place = 1;
+        while size / place >= 10 {
+            place *= 10;
+        }
+        while place > 0 {
+            let digit = u8::try_from(size / place % 10).unwrap_or_default();
+            self.0.update([b'0' + digit]);
+            place /= 10;
+        }
+        self.0.update(b";");
     }
 }
 
@@ -78,5 +111,18 @@ mod tests {
         assert_ne!(digest(json!({"a": 1})), digest(json!({"a": "1"})));
         assert_ne!(digest(json!([1, 2])), digest(json!([2, 1])));
         assert_ne!(digest(json!(["ab", "c"])), digest(json!(["a", "bc"])));
+    }
+
+    /// They stand in annotations of pods that run: another fingerprint of the same value would restart every one of them.
+    #[test]
+    fn fingerprints_stay_what_they_are() {
+        let value = json!({"b": ["x".repeat(123), 1.5, null, true, {}], "a": {"z": -7, "ä": "é"}});
+        assert_eq!(Digest::of(&value).unwrap().short(), "782cde67");
+    }
+
+    #[test]
+    fn a_list_has_the_fingerprint_of_the_same_list_as_json() {
+        let (one, other) = (json!({"a": 1}), json!("b"));
+        assert_eq!(Digest::of_list(&[&one, &other]), Digest::of(&[&one, &other]).unwrap());
     }
 }

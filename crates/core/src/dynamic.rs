@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::cluster::{Cluster, Roles};
 use crate::config;
-use crate::config_model::{self, Definition, Mode};
+use crate::config_model::{self, Definition};
 use crate::digest::Digest;
 use crate::ids::NodeId;
 use crate::names::{SETTINGS_IN_KAFKA_ANNOTATION, STARTED_WITH_ANNOTATION};
@@ -84,8 +84,7 @@ impl fmt::Display for SettingChange {
 
 /// Can Kafka change this setting for all nodes while they run, and do we let it?
 fn definition(kafka: &KafkaVersion, key: &str) -> Option<Definition> {
-    let found = config_model::find(kafka, key).filter(|found| found.mode == Mode::ClusterWide);
-    found.filter(|_| !BETTER_AT_START.contains(&key))
+    config_model::find_cluster_wide(kafka, key).filter(|_| !BETTER_AT_START.contains(&key))
 }
 
 /// The settings to ask nodes about: all that could change while they run, for one that is gone from the spec counts too.

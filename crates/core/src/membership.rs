@@ -94,17 +94,17 @@ impl fmt::Display for Change {
 
 /// What came of comparing the voters with the controllers that are wanted.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Membership {
+pub struct Membership {
     /// What to change now.
-    pub(crate) change: Option<Change>,
+    pub change: Option<Change>,
     /// What cannot be changed now, and why.
-    pub(crate) notices: Vec<Notice>,
+    pub notices: Vec<Notice>,
     /// When to look again.
-    pub(crate) look_again: Option<Duration>,
+    pub look_again: Option<Duration>,
 }
 
 /// Decides the next change of a dynamic quorum.
-pub(crate) fn next(world: &World, cluster: &Cluster, quorum: &QuorumView) -> Membership {
+pub fn next(world: &World, cluster: &Cluster, quorum: &QuorumView) -> Membership {
     let wanted: BTreeMap<NodeId, String> =
         cluster.voters().map(|node| (node.id, cluster.host(node))).collect();
     let comparison =

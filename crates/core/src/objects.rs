@@ -109,7 +109,7 @@ impl Object {
                 seen.is_some_and(|seen| seen.digest == Some(digest) && self.meta_is_in(&seen.meta))
             }
             Self::PodSet(wanted) => {
-                let digest = Digest::of(&wanted.spec)?;
+                let digest = pod_set_digest(&wanted.spec)?;
                 let seen = world.pod_sets.get(name);
                 seen.is_some_and(|seen| seen.digest == Some(digest) && self.meta_is_in(&seen.meta))
             }
@@ -151,6 +151,12 @@ pub fn service_digest(service: &Service) -> Result<Digest, serde_json::Error> {
     let type_ = spec.type_.as_deref().unwrap_or("ClusterIP");
     let publishes = spec.publish_not_ready_addresses.unwrap_or_default();
     Digest::of(&(type_, ports, &spec.selector, headless, publishes))
+}
+
+/// Fingerprint of the spec of a pod set.
+pub fn pod_set_digest(spec: &api::StrimziPodSetSpec) -> Result<Digest, serde_json::Error> {
+    let selector = serde_json::to_value(&spec.selector)?;
+    Ok(Digest::of_list(&std::iter::once(&selector).chain(&spec.pods).collect::<Vec<_>>()))
 }
 
 /// The keys of a node's ConfigMap that Karst may set. Others are not ours: they can be added, and are not looked at.
@@ -264,10 +270,12 @@ impl Render<'_> {
     }
 
     /// A node without its certificate is not made yet, nor one whose listeners get their addresses in a moment. One that runs
-    /// is never taken away for that.
+    /// is never taken away for that, nor one that was asked for before: its pod may only not have been seen.
     fn can_run(&self, node: Node<'_>) -> bool {
         let pod = self.cluster.pod_name(node);
+        let set = self.world.pod_sets.get(&self.cluster.key.pod_set(&node.pool.name));
         self.world.pods.contains_key(&pod)
+            || set.is_some_and(|set| set.pods.contains_key(&pod))
             || (certificates::has_secrets(self.world, &pod, self.cluster.asks_for_certificates())
                 && address::may_start(self.world, self.cluster, node).is_ok())
     }

@@ -355,13 +355,22 @@ fn first_questions(world: &World, asks_quorum: bool, partitions_of: BTreeSet<Nod
     if (asks_quorum || !world.serving_controllers().is_empty()) && !world.answers.quorum.was_asked() {
         questions.quorum = controller_hosts(world);
     }
+    ask_partitions(&mut questions, world, partitions_of);
     let brokers = world.serving_brokers();
-    questions.ask_partitions(partitions_of, || brokers.clone());
     if !brokers.is_empty() && !world.answers.registered.was_asked() {
         questions.registered = true;
         questions.brokers = brokers;
     }
     questions
+}
+
+/// Asks which partitions live on nodes. What was answered before is asked again with it: an answer takes the place of the one
+/// before, and two that are needed in one pass would take turns for ever.
+fn ask_partitions(questions: &mut Questions, world: &World, mut of: BTreeSet<NodeId>) {
+    if !of.is_empty() {
+        of.extend(world.answers.partitions.known().iter().flat_map(|known| &known.of));
+        questions.ask_partitions(of, || world.serving_brokers());
+    }
 }
 
 /// Which services of listeners are to be written, and which listeners wait for something.
@@ -496,7 +505,7 @@ fn roll(plan: &mut Plan, world: &World, cluster: &Cluster, due: &[Due<'_>]) {
     if roll.asks_quorum {
         plan.questions.quorum = controller_hosts(world);
     }
-    plan.questions.ask_partitions(roll.partitions_of, || world.serving_brokers());
+    ask_partitions(&mut plan.questions, world, roll.partitions_of);
     plan.questions.ask_log_dirs(roll.log_dirs_of, || world.serving_brokers());
     plan.restarts = roll.restarts;
     if plan.change().is_some() {

@@ -49,10 +49,10 @@ pub fn render(
     config: &Properties,
 ) -> Result<serde_json::Value, serde_json::Error> {
     let metadata = metadata(context, node, config)?;
-    let mut pod = Pod { metadata, spec: Some(spec(context, node, served)), ..Pod::default() };
+    let pod = Pod { metadata, spec: Some(spec(context, node, served)), ..Pod::default() };
+    let mut pod = serde_json::to_value(pod)?;
     let revision = revision::of(&pod)?;
-    let annotations = pod.metadata.annotations.get_or_insert_default();
-    annotations.insert(REVISION_ANNOTATION.to_owned(), revision);
+    let mut annotations = BTreeMap::from([(REVISION_ANNOTATION.to_owned(), revision)]);
     // New certificates are no reason to restart, so they are no part of the fingerprint.
     annotations.extend(certificates::annotations(context.world, &context.cluster.pod_name(node)));
     // Neither are new addresses, as long as some of the old ones are good.
@@ -60,7 +60,10 @@ pub fn render(
     // Nor settings that can change while it runs.
     let changeable = dynamic::annotation(context.cluster.version, config)?;
     annotations.insert(STARTED_WITH_ANNOTATION.to_owned(), changeable);
-    serde_json::to_value(pod)
+    for (key, value) in annotations {
+        pod["metadata"]["annotations"][key] = value.into();
+    }
+    Ok(pod)
 }
 
 fn metadata(

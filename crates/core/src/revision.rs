@@ -1,6 +1,6 @@
 //! The fingerprint of a pod, in parts, so that a restart can say what changed.
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use serde_json::Value;
 
 use crate::digest::Digest;
 use crate::names::{BROKER_ROLE_LABEL, CONFIGURATION_HASH_ANNOTATION, CONTROLLER_ROLE_LABEL};
@@ -13,23 +13,19 @@ pub(crate) const VOLUMES: &str = "volumes";
 const REST: &str = "pod template";
 
 /// The fingerprint of a pod that is to be created.
-pub(crate) fn of(pod: &Pod) -> Result<String, serde_json::Error> {
-    let spec = pod.spec.as_ref();
-    let containers: Vec<&Container> =
-        spec.iter().flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers)).collect();
-    let annotation = |key: &str| pod.metadata.annotations.as_ref().and_then(|all| all.get(key));
-    let label = |key: &str| pod.metadata.labels.as_ref().and_then(|all| all.get(key));
-    let images: Vec<_> = containers.iter().map(|container| &container.image).collect();
-    let resources: Vec<_> = containers.iter().map(|container| &container.resources).collect();
-    let mounts: Vec<_> = containers.iter().map(|container| &container.volume_mounts).collect();
-    let volumes = spec.and_then(|spec| spec.volumes.as_ref());
+pub(crate) fn of(pod: &Value) -> Result<String, serde_json::Error> {
+    let (spec, meta) = (&pod["spec"], &pod["metadata"]);
+    let lists = [&spec["initContainers"], &spec["containers"]];
+    let containers: Vec<&Value> = lists.into_iter().filter_map(Value::as_array).flatten().collect();
+    let of_each = |field: &str| containers.iter().map(|container| &container[field]).collect::<Vec<_>>();
+    let (annotations, labels) = (&meta["annotations"], &meta["labels"]);
     let parts = [
-        Digest::of(&images)?,
-        Digest::of(&annotation(CONFIGURATION_HASH_ANNOTATION))?,
-        Digest::of(&(label(CONTROLLER_ROLE_LABEL), label(BROKER_ROLE_LABEL)))?,
-        Digest::of(&resources)?,
-        Digest::of(&(volumes, mounts))?,
-        Digest::of(pod)?,
+        Digest::of_list(&of_each("image")),
+        Digest::of_json(&annotations[CONFIGURATION_HASH_ANNOTATION]),
+        Digest::of_list(&[&labels[CONTROLLER_ROLE_LABEL], &labels[BROKER_ROLE_LABEL]]),
+        Digest::of_list(&of_each("resources")),
+        Digest::of(&(&spec["volumes"], of_each("volumeMounts")))?,
+        Digest::of_json(pod),
     ];
     Ok(parts.iter().map(Digest::short).collect::<Vec<_>>().join("-"))
 }
@@ -48,7 +44,8 @@ pub(crate) fn differences(running: Option<&str>, wanted: Option<&str>) -> Vec<&'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::json;
 
     fn revision(change: impl FnOnce(&mut Value)) -> String {
         let mut pod = json!({
@@ -57,7 +54,9 @@ mod tests {
             "spec": {"containers": [{"name": "kafka", "image": "kafka:1"}], "volumes": []}
         });
         change(&mut pod);
-        of(&serde_json::from_value(pod).unwrap()).unwrap()
+        // With all that Kubernetes' own types add.
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        of(&serde_json::to_value(pod).unwrap()).unwrap()
     }
 
     #[test]

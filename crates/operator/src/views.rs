@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::digest::Digest;
 use karst_core::names::REVISION_ANNOTATION;
-use karst_core::objects::{self, config_digest, service_digest};
+use karst_core::objects::{self, config_digest, pod_set_digest, service_digest};
 use karst_core::world::{
     ClaimView, ConfigMapView, Files, Meta, PlainView, PodSetView, PodView, SecretView, ServiceAccountView,
     ServiceView, WantedPod,
@@ -231,7 +231,7 @@ impl Watched for StrimziPodSet {
     type View = PodSetView;
 
     fn view(self) -> PodSetView {
-        let digest = Digest::of(&self.spec).ok();
+        let digest = pod_set_digest(&self.spec).ok();
         let generation = self.metadata.generation.unwrap_or_default();
         let pods = self.spec.pods.iter().filter_map(wanted_pod).collect();
         PodSetView { meta: meta(self.metadata), generation, pods, digest, status: self.status }

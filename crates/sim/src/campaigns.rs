@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::dice::Dice;
+use crate::faults::{FATES, Fate, Faults, Stale};
 use crate::kubernetes::Kind;
 use crate::mint::Mint;
+use crate::mutations;
 use crate::run::{Report, Start, run};
 use crate::scenarios::{Base, Scenario};
-use crate::sim::{FATES, Fate, Faults};
+use crate::shrink::Case;
 
 /// A run that went wrong, and how to see it again.
 #[derive(Debug)]
@@ -78,6 +80,33 @@ impl Starts {
 /// Campaign (a): every call of a story is crashed, before and after, loses its answer, and is refused. The end must be the one
 /// of an undisturbed run. `stride` takes only every so-manieth call.
 pub fn crash_every_call(starts: &mut Starts, scenario: &Scenario, seed: u64, stride: usize) -> Tally {
+    let kinds: Vec<_> = FATES.map(|fate| (fate, None)).into();
+    disturb_every_call(starts, scenario, seed, stride, &kinds)
+}
+
+/// What an operator may see when it starts again: all of it as it was some time ago, or each kind of object as of another time.
+const STALE_VIEWS: [Stale; 3] = [
+    Stale { back: 2_000, hold: 1_500, together: true },
+    Stale { back: 15_000, hold: 6_000, together: true },
+    Stale { back: 10_000, hold: 5_000, together: false },
+];
+
+/// Campaign (b): the operator dies before and after every call of a story, and starts again with an old view of the cluster, which
+/// stays old for a while.
+pub fn crash_into_the_past(starts: &mut Starts, scenario: &Scenario, seed: u64, stride: usize) -> Tally {
+    let crashes = [Fate::CrashBefore, Fate::CrashAfter];
+    let kinds: Vec<_> =
+        crashes.into_iter().flat_map(|fate| STALE_VIEWS.map(|stale| (fate, Some(stale)))).collect();
+    disturb_every_call(starts, scenario, seed, stride, &kinds)
+}
+
+fn disturb_every_call(
+    starts: &mut Starts,
+    scenario: &Scenario,
+    seed: u64,
+    stride: usize,
+    kinds: &[(Fate, Option<Stale>)],
+) -> Tally {
     let mut tally = Tally::default();
     let start = starts.of(scenario.base);
     let calm = run(start, scenario, seed, &Faults::default(), false);
@@ -88,11 +117,12 @@ pub fn crash_every_call(starts: &mut Starts, scenario: &Scenario, seed: u64, str
         return tally;
     }
     for call in (1..=calm.calls).step_by(stride.max(1)) {
-        for fate in FATES {
-            let faults = Faults { at: Some((call, fate)), ..Faults::default() };
+        for (fate, stale) in kinds {
+            let faults = Faults { at: Some((call, *fate)), stale: *stale, ..Faults::default() };
             let report = run(start, scenario, seed, &faults, false);
             tally.count(&report);
-            if let Some(what) = difference(scenario, &calm, &report) {
+            let counts = !scenario.is_racy && stale.is_none_or(|stale| stale.together && !scenario.hurries());
+            if let Some(what) = difference(counts, &calm, &report) {
                 let again = run(start, scenario, seed, &faults, true);
                 tally.findings.push(finding(scenario, seed, faults.at, what, again.story));
             }
@@ -112,14 +142,14 @@ fn finding(
 }
 
 /// How a run differs from an undisturbed one, in what must not differ.
-fn difference(scenario: &Scenario, calm: &Report, report: &Report) -> Option<String> {
+fn difference(counts: bool, calm: &Report, report: &Report) -> Option<String> {
     if report.broken.is_some() {
         return report.broken.clone();
     }
     if calm.end != report.end {
         return Some(format!("it ended as {:?}, not as {:?}", report.end, calm.end));
     }
-    if scenario.is_racy {
+    if !counts {
         return None;
     }
     let counted = |counts: &BTreeMap<(Kind, String), usize>| {
@@ -138,12 +168,22 @@ fn difference(scenario: &Scenario, calm: &Report, report: &Report) -> Option<Str
     None
 }
 
+/// What a random campaign is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Chance {
+    /// (c): two operators, each believing to lead, with watches that fall behind.
+    TwoOperators,
+    /// (d): faults of all kinds.
+    Faults,
+    /// (e): resources are changed and put back.
+    Mutations,
+}
+
 /// The faults of a random run: some runs are calm in one respect and wild in another.
-pub fn random_faults(seed: u64) -> Faults {
+fn random_faults(seed: u64) -> Faults {
     let mut dice = Dice::new(seed ^ 0x00c0_ffee);
     let mut some = |often: u64| if dice.chance(500) { dice.between(1, often) } else { 0 };
     Faults {
-        at: None,
         calls: some(80),
         silence: some(200),
         crashes: some(150),
@@ -152,55 +192,80 @@ pub fn random_faults(seed: u64) -> Faults {
         deletions: some(60),
         until: 40_000,
         interleaves: true,
+        ..Faults::default()
     }
 }
 
-/// Campaign (d): random faults, one seed.
-pub fn random(
-    starts: &mut Starts,
-    scenarios: &[Scenario],
-    seed: u64,
-    tells: bool,
-) -> Option<(Report, Finding)> {
-    let (report, scenario) = random_run(starts, scenarios, seed, tells)?;
-    let what = report.broken.clone().unwrap_or_default();
-    let finding = finding(scenario, seed, None, what, report.story.clone());
-    Some((report, finding))
+/// Two operators for a while. Nodes crash as well in some runs, and answers get lost.
+fn two_operators(seed: u64) -> Faults {
+    let mut dice = Dice::new(seed ^ 0x0002_0b05);
+    let from = dice.between(0, 10_000);
+    let until = from + dice.between(5_000, 40_000);
+    let mut some = |often: u64| if dice.chance(500) { dice.between(1, often) } else { 0 };
+    Faults {
+        calls: some(40),
+        silence: some(100),
+        crashes: some(60),
+        deafness: some(600),
+        until,
+        interleaves: true,
+        rival: Some((from, until)),
+        stale: Some(Stale { back: some(10_000), hold: some(4_000), together: false }),
+        ..Faults::default()
+    }
 }
 
-fn random_run<'a>(
-    starts: &mut Starts,
-    scenarios: &'a [Scenario],
-    seed: u64,
-    tells: bool,
-) -> Option<(Report, &'a Scenario)> {
-    let scenario = Dice::new(seed ^ 0x5eed).pick(scenarios)?;
-    let mut faults = random_faults(seed);
+/// Some of the runs in which users change their minds are disturbed otherwise too.
+fn mutation_faults(seed: u64) -> Faults {
+    let mut dice = Dice::new(seed ^ 0x0123_4567);
+    let mut some = |often: u64| if dice.chance(300) { dice.between(1, often) } else { 0 };
+    let (calls, crashes) = (some(40), some(50));
+    let until = if calls + crashes > 0 { 40_000 } else { 0 };
+    Faults { calls, crashes, until, interleaves: true, ..Faults::default() }
+}
+
+/// The run of a seed.
+pub fn random_case(chance: Chance, scenarios: &[Scenario], seed: u64) -> Option<Case> {
+    let scenario = match chance {
+        Chance::Mutations => mutations::random(seed),
+        _ => Dice::new(seed ^ 0x5eed).pick(scenarios)?.clone(),
+    };
+    let mut faults = match chance {
+        Chance::TwoOperators => two_operators(seed),
+        Chance::Faults => random_faults(seed),
+        Chance::Mutations => mutation_faults(seed),
+    };
     // In these stories too much is lost already.
-    if scenario.ready.is_none() {
+    if chance == Chance::Faults && (scenario.ready.is_none() || scenario.base == Base::Ephemeral) {
         (faults.disks, faults.deletions) = (0, 0);
     }
-    if scenario.base == Base::Ephemeral {
-        (faults.disks, faults.deletions) = (0, 0);
-    }
-    Some((run(starts.of(scenario.base), scenario, seed, &faults, tells), scenario))
+    Some(Case { scenario, seed, faults })
 }
 
-/// Campaign (d): random faults, many seeds.
+/// Tells the story of a case.
+pub fn tell(starts: &mut Starts, case: &Case) -> Finding {
+    let report = case.run(starts.of(case.scenario.base), true);
+    let what = report.broken.unwrap_or_else(|| "nothing went wrong".to_owned());
+    finding(&case.scenario, case.seed, None, what, report.story)
+}
+
+/// Campaigns (c), (d) and (e): many seeds. What goes wrong is told with as little in it as will do; after `most` findings it ends.
 pub fn random_many(
     starts: &mut Starts,
+    chance: Chance,
     scenarios: &[Scenario],
     seeds: impl IntoIterator<Item = u64>,
     most: usize,
 ) -> Tally {
     let mut tally = Tally::default();
     for seed in seeds {
-        let Some((report, mut finding)) = random(starts, scenarios, seed, false) else { continue };
+        let Some(case) = random_case(chance, scenarios, seed) else { continue };
+        let start = starts.of(case.scenario.base);
+        let report = case.run(start, false);
         tally.count(&report);
         if report.broken.is_some() {
-            finding.story =
-                random(starts, scenarios, seed, true).map(|(_, told)| told.story).unwrap_or_default();
-            tally.findings.push(finding);
+            let less = case.shrunk(start, report.struck);
+            tally.findings.push(tell(starts, &less));
             if tally.findings.len() >= most {
                 break;
             }

@@ -2,7 +2,7 @@
 //!
 //! It knows nothing of Kafka. What runs in pods is the business of [`crate::kubelet`].
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use karst_core::digest::Digest;
-use karst_core::objects::{self, Object, config_digest, service_digest};
+use karst_core::objects::{self, Object, config_digest, pod_set_digest, service_digest};
 use karst_core::world::{
     ClaimView, ConfigMapView, Meta, PlainView, PodSetView, PodView, SecretView, ServiceAccountView,
     ServiceView, WantedPod,
@@ -168,6 +168,18 @@ pub enum Event {
     },
 }
 
+/// Something that happened, and when watches tell of it.
+#[derive(Debug, Clone)]
+struct Told {
+    at: u64,
+    due: u64,
+    event: Event,
+}
+
+/// How much the watches of one client have told it.
+#[derive(Debug, Clone, Default)]
+pub struct Watcher(BTreeMap<Kind, usize>);
+
 /// Why a call did nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
@@ -197,7 +209,10 @@ pub struct ApiServer {
     /// The claim that a pod's metadata is on, by the pod's uid; none when it is the pod's own.
     volumes: BTreeMap<String, Option<String>>,
     version: u64,
-    watches: BTreeMap<Kind, VecDeque<(u64, Event)>>,
+    /// What there was before anything in `told`.
+    past: BTreeMap<(Kind, String), Stored>,
+    /// What happened since, in order, as watches tell it.
+    told: BTreeMap<Kind, Vec<Told>>,
     /// For how long at most a watch lags behind, in milliseconds.
     pub lag: u64,
     /// What was made and deleted.
@@ -267,31 +282,52 @@ impl ApiServer {
     }
 
     fn tell(&mut self, kind: Kind, event: Event) {
-        let queue = self.watches.entry(kind).or_default();
-        let due = queue.back().map_or(0, |(due, _)| *due).max(self.now + self.lags);
-        queue.push_back((due, event));
+        let queue = self.told.entry(kind).or_default();
+        let due = queue.last().map_or(0, |told| told.due).max(self.now + self.lags);
+        queue.push(Told { at: self.now, due, event });
     }
 
-    /// What the watches tell by now.
-    pub fn told(&mut self) -> Vec<Event> {
-        let mut told = Vec::new();
-        for queue in self.watches.values_mut() {
-            while queue.front().is_some_and(|(due, _)| *due <= self.now) {
-                told.extend(queue.pop_front().map(|(_, event)| event));
+    /// What the watches of a client tell it by now, but for those that `is_silent` names.
+    pub fn tell_news(&self, watcher: &mut Watcher, is_silent: impl Fn(Kind) -> bool) -> Vec<Event> {
+        let mut news = Vec::new();
+        for (kind, all) in self.told.iter().filter(|(kind, _)| !is_silent(**kind)) {
+            let heard = watcher.0.entry(*kind).or_default();
+            let new = all.iter().skip(*heard).take_while(|told| told.due <= self.now);
+            let before = news.len();
+            news.extend(new.map(|told| told.event.clone()));
+            *heard += news.len() - before;
+        }
+        news
+    }
+
+    /// Have the watches told a client everything?
+    pub fn has_told_all(&self, watcher: &Watcher) -> bool {
+        self.told.iter().all(|(kind, all)| watcher.0.get(kind).copied().unwrap_or_default() == all.len())
+    }
+
+    /// All objects of a kind as a new list shows them that is as old as `at`. What happened since, the watch tells.
+    pub fn list(&self, kind: Kind, at: u64, watcher: &mut Watcher) -> Vec<Stored> {
+        let all = self.told.get(&kind).map_or(&[][..], Vec::as_slice);
+        let upto = all.partition_point(|told| told.at <= at);
+        watcher.0.insert(kind, upto);
+        if upto == all.len() {
+            return of_kind(&self.objects, kind).cloned().collect();
+        }
+        let mut then: BTreeMap<String, Stored> =
+            of_kind(&self.past, kind).map(|stored| (stored.item.name().to_owned(), stored.clone())).collect();
+        for told in &all[..upto] {
+            match &told.event {
+                Event::Put(stored) => drop(then.insert(stored.item.name().to_owned(), stored.clone())),
+                Event::Gone { name, .. } => drop(then.remove(name)),
             }
         }
-        told
+        then.into_values().collect()
     }
 
-    /// Has every watch told everything?
-    pub fn is_told(&self) -> bool {
-        self.watches.values().all(VecDeque::is_empty)
-    }
-
-    /// Everything there is, as a new list shows it. What was still to be told is in it.
-    pub fn list(&mut self) -> Vec<Stored> {
-        self.watches.clear();
-        self.objects.values().cloned().collect()
+    /// Forgets how everything came to be. Only when all who watch have been told.
+    pub fn forget_past(&mut self) {
+        self.past.clone_from(&self.objects);
+        self.told.clear();
     }
 
     /// One object.
@@ -301,10 +337,7 @@ impl ApiServer {
 
     /// All objects of a kind.
     pub fn all(&self, kind: Kind) -> impl Iterator<Item = &Item> {
-        self.objects
-            .range((kind, String::new())..)
-            .take_while(move |((of, _), _)| *of == kind)
-            .map(|(_, stored)| &stored.item)
+        of_kind(&self.objects, kind).map(|stored| &stored.item)
     }
 
     /// All pods.
@@ -521,7 +554,7 @@ impl ApiServer {
                 _ => new_claim(meta, claim),
             })),
             Object::PodSet(set) => {
-                let digest = Digest::of(&set.spec).ok();
+                let digest = pod_set_digest(&set.spec).ok();
                 let pods = set.spec.pods.iter().filter_map(wanted_pod).collect();
                 let (generation, status) = match old {
                     Some(Item::PodSet(old)) => {
@@ -664,6 +697,13 @@ impl ApiServer {
     pub fn has_remains(&self) -> bool {
         self.pod_sets().next().is_some() || self.claims().next().is_some()
     }
+}
+
+fn of_kind(objects: &BTreeMap<(Kind, String), Stored>, kind: Kind) -> impl Iterator<Item = &Stored> {
+    objects
+        .range((kind, String::new())..)
+        .take_while(move |((of, _), _)| *of == kind)
+        .map(|(_, stored)| stored)
 }
 
 fn new_claim(meta: Meta, claim: PersistentVolumeClaim) -> ClaimView {

@@ -6,13 +6,17 @@
 
 pub mod campaigns;
 pub mod dice;
+pub mod explore;
+pub mod faults;
 pub mod invariants;
 pub mod kraft;
 pub mod kubelet;
 pub mod kubernetes;
 pub mod mint;
+pub mod mutations;
 pub mod operator;
 pub mod partitions;
 pub mod run;
 pub mod scenarios;
+pub mod shrink;
 pub mod sim;

@@ -3,23 +3,54 @@
 use std::io::Write;
 use std::time::Instant;
 
-use clap::Parser;
-use karst_sim::campaigns::{self, Starts, Tally};
+use clap::{Parser, ValueEnum};
+use karst_sim::campaigns::{self, Chance, Starts, Tally};
 use karst_sim::scenarios;
+
+/// The campaigns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Campaign {
+    /// Every call of every story is crashed, lost and refused.
+    A,
+    /// Every call of every story is crashed, and the operator starts again with an old view.
+    B,
+    /// Two operators, each believing to lead.
+    C,
+    /// Random faults.
+    D,
+    /// Resources are changed at random moments and put back.
+    E,
+    /// All orders of events in small quorums.
+    F,
+}
+
+impl Campaign {
+    fn chance(self) -> Option<Chance> {
+        match self {
+            Self::C => Some(Chance::TwoOperators),
+            Self::D => Some(Chance::Faults),
+            Self::E => Some(Chance::Mutations),
+            Self::A | Self::B | Self::F => None,
+        }
+    }
+}
 
 /// Crash everything, everywhere.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// a: every call of every story is crashed; d: random faults.
+    /// What goes wrong.
     #[arg(long, default_value = "d")]
-    campaign: String,
+    campaign: Campaign,
     /// How many seeds.
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     from: u64,
-    /// In campaign a: crash only every so-manieth call.
+    /// In campaign f: how many events in a row.
+    #[arg(long, default_value_t = 8)]
+    depth: usize,
+    /// In campaigns a and b: crash only every so-manieth call.
     #[arg(long, default_value_t = 1)]
     stride: usize,
     /// Only this story.
@@ -42,45 +73,69 @@ fn main() -> anyhow::Result<()> {
         .filter(|one| arguments.scenario.as_deref().is_none_or(|name| name == one.name))
         .collect();
     let mut starts = Starts::default();
-    if let Some(seed) = arguments.replay {
-        if let Some((_, finding)) = campaigns::random(&mut starts, &chosen, seed, true) {
-            write!(out, "{finding}")?;
+    let began = Instant::now();
+    if arguments.campaign == Campaign::F {
+        return explore(&mut out, &arguments, began);
+    }
+    if let (Some(seed), Some(chance)) = (arguments.replay, arguments.campaign.chance()) {
+        if let Some(case) = campaigns::random_case(chance, &chosen, seed) {
+            write!(out, "{}", campaigns::tell(&mut starts, &case))?;
         }
         return Ok(());
     }
-    let began = Instant::now();
-    let seeds = arguments.from..arguments.from + arguments.seeds;
     let mut tally = Tally::default();
-    if arguments.campaign == "a" {
+    if let Some(chance) = arguments.campaign.chance() {
+        let seeds = arguments.from..arguments.from + arguments.seeds;
+        tally = campaigns::random_many(&mut starts, chance, &chosen, seeds, arguments.findings);
+    } else {
         for scenario in &chosen {
-            let found = campaigns::crash_every_call(&mut starts, scenario, arguments.from, arguments.stride);
-            writeln!(
-                out,
-                "{:<40} {:>6} runs {:>4} findings",
-                scenario.name,
-                found.runs,
-                found.findings.len()
-            )?;
+            let disturb = match arguments.campaign {
+                Campaign::B => campaigns::crash_into_the_past,
+                _ => campaigns::crash_every_call,
+            };
+            let found = disturb(&mut starts, scenario, arguments.from, arguments.stride);
+            let (runs, findings) = (found.runs, found.findings.len());
+            writeln!(out, "{:<40} {runs:>6} runs {findings:>4} findings", scenario.name)?;
             out.flush()?;
             tally.add(found);
         }
-    } else {
-        tally = campaigns::random_many(&mut starts, &chosen, seeds, arguments.findings);
     }
     for finding in tally.findings.iter().take(arguments.findings) {
         writeln!(out, "{finding}")?;
     }
     let seconds = began.elapsed().as_secs_f64();
     #[allow(clippy::cast_precision_loss)]
-    let speed = tally.runs as f64 / seconds;
+    let (runs, plans) = (tally.runs as f64 / seconds, tally.plans as f64 / seconds);
     writeln!(
         out,
-        "{} runs, {} calls, {} decisions, {} findings in {seconds:.1} s: {speed:.0} runs a second",
+        "campaign {:?} from seed {}: {} runs, {} calls, {} decisions, {} findings in {seconds:.1} s: {runs:.0} runs and {plans:.0} decisions a second",
+        arguments.campaign,
+        arguments.from,
         tally.runs,
         tally.calls,
         tally.plans,
         tally.findings.len()
     )?;
     anyhow::ensure!(tally.findings.is_empty(), "{} runs went wrong", tally.findings.len());
+    Ok(())
+}
+
+fn explore(out: &mut impl Write, arguments: &Arguments, began: Instant) -> anyhow::Result<()> {
+    let mut wrong = 0;
+    for plot in karst_sim::explore::plots() {
+        let found = karst_sim::explore::explore(&plot, arguments.depth);
+        writeln!(
+            out,
+            "{:<24} depth {}: {} states, {} events, {} decisions of {} different views",
+            plot.name, arguments.depth, found.states, found.events, found.decisions, found.views
+        )?;
+        for line in found.story.iter().flatten() {
+            writeln!(out, "  {line}")?;
+        }
+        wrong += usize::from(found.story.is_some());
+        out.flush()?;
+    }
+    writeln!(out, "campaign F took {:.1} s", began.elapsed().as_secs_f64())?;
+    anyhow::ensure!(wrong == 0, "{wrong} explorations went wrong");
     Ok(())
 }

@@ -17,12 +17,16 @@ use karst_core::names::ClusterKey;
 use karst_core::plan::{self, Plan};
 use karst_core::world::{Answers, Settings, Trouble, World};
 
-use crate::kubernetes::{Event, Item, Kind, Refusal, Stored};
+use crate::dice::Dice;
+use crate::faults::Fate;
+use crate::kubernetes::{Event, Item, KINDS, Kind, Refusal, Stored, Watcher};
 use crate::mint::Mint;
-use crate::sim::{Fate, NAMESPACE, Sim, timestamp};
+use crate::sim::{NAMESPACE, Sim, timestamp};
 
 /// As the real one: how often a pass decides anew.
 const ROUNDS: usize = 8;
+/// So many passes in a row that come to no end never will.
+const ENDLESS: usize = 20;
 /// How soon to look again when the world changed under a decision, in milliseconds.
 const CHANGED: u64 = 100;
 /// How soon after a failure.
@@ -72,6 +76,11 @@ pub struct Operator {
     /// When it starts again, while it is dead.
     down: Option<u64>,
     is_nested: bool,
+    watcher: Watcher,
+    /// How many passes in a row came to no end.
+    endless: usize,
+    /// Which one it is, when there are two.
+    number: usize,
     /// When it last called anybody.
     pub acted: u64,
 }
@@ -99,13 +108,26 @@ impl Operator {
             due_sets: BTreeMap::new(),
             down: Some(0),
             is_nested: false,
+            watcher: Watcher::default(),
+            endless: 0,
+            number: 0,
             acted: 0,
         }
     }
 
-    /// Is it at work, with nothing to do at once?
-    pub fn is_idle(&self) -> bool {
-        self.down.is_none() && self.due_sets.is_empty()
+    /// Another one, about to start.
+    pub(crate) fn rival(&self, now: u64) -> Self {
+        Self { number: 1 - self.number, down: Some(now), ..Self::new(&self.key.name, self.mint.clone()) }
+    }
+
+    /// Is it at work, with nothing to do at once, and everything heard?
+    pub fn is_idle(&self, sim: &Sim) -> bool {
+        self.down.is_none() && self.due_sets.is_empty() && sim.api.has_told_all(&self.watcher)
+    }
+
+    /// A new run begins: what it heard is the past.
+    pub(crate) fn forget_past(&mut self) {
+        self.watcher = Watcher::default();
     }
 
     /// A moment of its life.
@@ -124,18 +146,31 @@ impl Operator {
 
     fn start(&mut self, sim: &mut Sim) {
         self.down = None;
-        self.cache = sim
-            .api
-            .list()
-            .into_iter()
-            .map(|stored| ((stored.item.kind(), stored.item.name().to_owned()), stored))
-            .collect();
+        self.cache.clear();
+        let stale = sim.faults.stale.filter(|_| sim.began > 0);
+        let mut dice = Dice::new(sim.now);
+        for kind in KINDS {
+            let at = match stale {
+                None => sim.now,
+                Some(stale) => {
+                    let mut upto = |most: u64| if stale.together { most } else { dice.between(0, most) };
+                    let (back, hold) = (upto(stale.back), upto(stale.hold));
+                    sim.deaf.insert((self.number, kind), sim.now + hold);
+                    sim.now.saturating_sub(back)
+                }
+            };
+            for stored in sim.api.list(kind, at, &mut self.watcher) {
+                self.cache.insert((kind, stored.item.name().to_owned()), stored);
+            }
+        }
+        let sets = self.cache.keys().filter(|(kind, _)| *kind == Kind::PodSet);
+        self.due_sets = sets.map(|(_, name)| (name.clone(), sim.now)).collect();
         self.due = Some(sim.now);
-        self.due_sets = sim.api.pod_sets().map(|set| (set.meta.name.clone(), sim.now)).collect();
     }
 
     fn crash(&mut self, sim: &mut Sim) {
-        sim.tell(|| "operator  dies".to_owned());
+        let name = self.name();
+        sim.tell(|| format!("{name}dies"));
         self.down = Some(sim.now + sim.dice.between(200, 4_000));
         self.acted = sim.now;
         self.troubles.clear();
@@ -146,9 +181,15 @@ impl Operator {
         self.is_nested = false;
     }
 
+    /// How stories call it.
+    fn name(&self) -> &'static str {
+        if self.number == 0 { "operator  " } else { "second    " }
+    }
+
     /// Takes in what the watches tell.
     fn hear(&mut self, sim: &mut Sim) {
-        for event in sim.api.told() {
+        let is_deaf = |kind| sim.deaf.get(&(self.number, kind)).is_some_and(|until| sim.now < *until);
+        for event in sim.api.tell_news(&mut self.watcher, is_deaf) {
             match event {
                 Event::Put(stored) => self.learn(stored, sim),
                 Event::Gone { kind, name, uid } => {
@@ -209,6 +250,7 @@ impl Operator {
             return Ok(());
         }
         sim.tick();
+        sim.step_rival();
         self.hear(sim);
         if !self.is_nested {
             self.is_nested = true;
@@ -228,10 +270,10 @@ impl Operator {
         self.pause(sim)?;
         self.acted = sim.now;
         let fate = sim.fate();
-        let number = sim.calls;
+        let (number, name) = (sim.calls, self.name());
         match fate {
-            Fate::Fine => sim.tell(|| format!("operator  {number}: {}", what())),
-            fate => sim.tell(|| format!("operator  {number}: {} ({fate:?})", what())),
+            Fate::Fine => sim.tell(|| format!("{name}{number}: {}", what())),
+            fate => sim.tell(|| format!("{name}{number}: {} ({fate:?})", what())),
         }
         match fate {
             Fate::Fine => does(sim).map_err(End::Failed),
@@ -248,7 +290,7 @@ impl Operator {
         }
     }
 
-    fn world(&self, sim: &mut Sim, answers: Answers) -> Option<World> {
+    pub(crate) fn world(&self, sim: &mut Sim, answers: Answers) -> Option<World> {
         let mut world = World {
             key: self.key.clone(),
             kafka: match self.cache.get(&(Kind::Kafka, self.key.name.clone())) {
@@ -319,10 +361,15 @@ impl Operator {
                 continue;
             }
             if plan.facts.is_empty() {
+                self.endless = 0;
                 let again = self.act(sim, &world, plan)?;
                 return Ok(uncertified.or(again));
             }
             self.make_durable(sim, &world, plan)?;
+        }
+        self.endless += 1;
+        if self.endless > ENDLESS {
+            sim.fail("the operator asks and asks, and does nothing".to_owned());
         }
         Ok(Some(CHANGED))
     }
@@ -389,6 +436,16 @@ impl Operator {
         }
         let regular = plan.look_again.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
         Ok(pause_after_all(&failures).or(regular))
+    }
+}
+
+impl Sim {
+    /// A moment in the life of the other operator, if there is one and it is not at work already.
+    pub(crate) fn step_rival(&mut self) {
+        if let Some(mut rival) = self.rival.take() {
+            rival.step(self);
+            self.rival = Some(rival);
+        }
     }
 }
 

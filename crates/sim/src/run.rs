@@ -4,13 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use karst_core::ids::NodeId;
 use karst_core::names::node_of_pod;
+use karst_core::world::{Answers, World};
 
+use crate::dice::Dice;
+use crate::faults::{Faults, Strike};
 use crate::kubernetes::{Counts, Item, Kind};
 use crate::mint::Mint;
+use crate::mutations::Before;
 use crate::operator::Operator;
 use crate::operator::kafka::running_settings;
-use crate::scenarios::{self, Base, CLUSTER, Scenario, When};
-use crate::sim::{Faults, Sim};
+use crate::scenarios::{self, Base, CLUSTER, Edit, Scenario, Step, When};
+use crate::sim::Sim;
 
 /// For so long nothing must happen for the world to be at rest, in milliseconds: longer than any regular look.
 const REST: u64 = 12_000;
@@ -55,6 +59,8 @@ pub struct Report {
     pub plans: usize,
     /// What happened.
     pub story: Vec<String>,
+    /// What went wrong by chance.
+    pub struck: Vec<Strike>,
 }
 
 /// A world in which the base of a story is at rest.
@@ -78,12 +84,16 @@ impl Start {
         start
     }
 
+    /// What its operator knows.
+    pub(crate) fn world(&mut self) -> Option<World> {
+        self.operator.world(&mut self.sim, Answers::default())
+    }
+
     /// Lives on until nothing happens any more.
     fn rest(&mut self) {
         let began = self.sim.now;
         while self.sim.watch.broken.is_none() {
-            self.sim.tick();
-            self.operator.step(&mut self.sim);
+            self.step();
             if self.is_at_rest(began) {
                 return;
             }
@@ -93,13 +103,34 @@ impl Start {
         }
     }
 
+    fn step(&mut self) {
+        self.sim.tick();
+        self.meet_rival();
+        self.operator.step(&mut self.sim);
+        self.sim.step_rival();
+    }
+
+    /// While there are two operators, either can be in the middle of a pass when the other one acts. Either can stay.
+    fn meet_rival(&mut self) {
+        let Some((from, until)) = self.sim.faults.rival else { return };
+        if self.sim.now >= until {
+            self.sim.rival = None;
+        } else if self.sim.now >= from {
+            let (operator, now) = (&mut self.operator, self.sim.now);
+            let rival = self.sim.rival.get_or_insert_with(|| Box::new(operator.rival(now)));
+            if self.sim.dice.chance(500) {
+                std::mem::swap(operator, rival);
+            }
+        }
+    }
+
     fn is_at_rest(&self, began: u64) -> bool {
         let sim = &self.sim;
         let last = [sim.api.changed, self.operator.acted, began, sim.faults.until];
         let last = last.into_iter().max().unwrap_or_default();
-        self.operator.is_idle()
+        self.operator.is_idle(sim)
+            && sim.rival.is_none()
             && sim.kubelet.is_settled(sim.now)
-            && sim.api.is_told()
             && sim.next.is_none()
             && sim.now > last + REST
     }
@@ -108,21 +139,32 @@ impl Start {
 /// Runs a story.
 pub fn run(start: &Start, scenario: &Scenario, seed: u64, faults: &Faults, tells: bool) -> Report {
     let mut start = start.clone();
+    start.operator.forget_past();
     let sim = &mut start.sim;
-    sim.dice = crate::dice::Dice::new(seed);
+    sim.api.forget_past();
+    sim.dice = Dice::new(seed);
+    sim.fates = Dice::new(seed ^ 0xfa7e);
+    sim.began = sim.now;
     sim.faults = faults.clone();
     if faults.until > 0 {
         sim.faults.until += sim.now;
     }
+    sim.faults.rival = faults.rival.map(|(from, until)| (sim.now + from, sim.now + until));
     sim.calls = 0;
     sim.plans = 0;
     sim.api.counts = Counts::default();
     sim.agenda = scenario.steps.clone().into();
+    if scenario.reverts {
+        sim.before = Some(Before::of(sim));
+        sim.agenda.push_back(Step { when: When::After(0, 30_000), edit: Edit::Revert });
+    }
     sim.story = tells.then(Vec::new);
     sim.watch.fewest = scenario.fewest;
     sim.watch.last_fault = 0;
     if sim.agenda.front().is_some_and(|step| step.when == When::AtRest) {
         sim.edit();
+    } else {
+        sim.plan_next();
     }
     start.rest();
     while start.sim.watch.broken.is_none() && !start.sim.agenda.is_empty() {
@@ -135,7 +177,12 @@ pub fn run(start: &Start, scenario: &Scenario, seed: u64, faults: &Faults, tells
 fn conclude(mut start: Start, scenario: &Scenario) -> Report {
     let end = end_state(&start.sim);
     let ready = end.pods.values().filter(|(_, _, ready)| *ready).count();
-    if start.sim.watch.broken.is_none() {
+    let before = start.sim.before.take();
+    if let Some(before) = before.filter(|_| start.sim.watch.broken.is_none()) {
+        for difference in before.differences(&start.sim) {
+            start.sim.fail(difference);
+        }
+    } else if start.sim.watch.broken.is_none() {
         if end.voters != scenario.voters {
             start.sim.fail(format!("in the end {:?} vote, not {:?}", end.voters, scenario.voters));
         } else if scenario.ready.is_some_and(|wanted| wanted != ready || wanted != end.pods.len()) {
@@ -171,6 +218,7 @@ fn conclude(mut start: Start, scenario: &Scenario) -> Report {
         calls: sim.calls,
         plans: sim.plans,
         story: sim.story.unwrap_or_default(),
+        struck: sim.struck,
     }
 }
 

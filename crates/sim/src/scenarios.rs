@@ -27,6 +27,12 @@ pub enum Edit {
     Unset(&'static str),
     /// Asks for another version of Kafka.
     Version(&'static str),
+    /// Asks for another version of Kafka, and for the metadata version to stay.
+    VersionOnly(&'static str),
+    /// Asks for another listener: its name, port and type.
+    Listen(&'static str, u16, &'static str),
+    /// Puts all resources back to what they were.
+    Revert,
     /// Asks for larger disks.
     Grow(&'static str, &'static str),
     /// Asks for a pod to be made anew with empty disks.
@@ -105,6 +111,19 @@ impl Edit {
             }),
             Self::Version(version) => {
                 sim.api.edit_kafka(|kafka| kafka.spec.kafka.version = Some((*version).to_owned()));
+            }
+            Self::VersionOnly(version) => sim.api.edit_kafka(|kafka| {
+                kafka.spec.kafka.version = Some((*version).to_owned());
+                kafka.spec.kafka.metadata_version = Some("4.1".to_owned());
+            }),
+            Self::Listen(name, port, kind) => sim.api.edit_kafka(|kafka| {
+                let listener = serde_json::json!({"name": name, "port": port, "type": kind, "tls": false});
+                kafka.spec.kafka.listeners.extend(serde_json::from_value(listener).ok());
+            }),
+            Self::Revert => {
+                if let Some(before) = sim.before.clone() {
+                    before.restore(&mut sim.api);
+                }
             }
             Self::Grow(pool, size) => sim.api.edit_pool(pool, |pool| {
                 if let Ok(storage) = serde_json::from_value(disposable(size)) {
@@ -230,11 +249,20 @@ pub struct Scenario {
     pub level: i16,
     /// Does the user change their mind while the operator works? How much was done by then differs from run to run.
     pub is_racy: bool,
+    /// Is everything put back in the end, and to be as it was?
+    pub reverts: bool,
 }
 
-const CONTROLLER: &[Role] = &[Role::Controller];
-const BROKER: &[Role] = &[Role::Broker];
-const BOTH: &[Role] = &[Role::Controller, Role::Broker];
+impl Scenario {
+    /// Does the user change things again before they are at rest? Who looks late may never see what was wanted in between.
+    pub fn hurries(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.when, When::After(_, most) if most > 0))
+    }
+}
+
+pub(crate) const CONTROLLER: &[Role] = &[Role::Controller];
+pub(crate) const BROKER: &[Role] = &[Role::Broker];
+pub(crate) const BOTH: &[Role] = &[Role::Controller, Role::Broker];
 
 fn pool(name: &str, replicas: i32, roles: &[Role], disks: Disks) -> Option<api::KafkaNodePool> {
     let storage = match disks {
@@ -323,6 +351,7 @@ impl Story {
             fewest: 1,
             level: LEVEL,
             is_racy: false,
+            reverts: false,
         };
         Self { scenario }
     }
@@ -362,10 +391,23 @@ impl Story {
         self.scenario
     }
 
+    /// All that was changed is changed back.
+    fn reverted(mut self) -> Scenario {
+        self.scenario.reverts = true;
+        self.scenario
+    }
+
     fn ends_stuck(mut self, voters: &[i32]) -> Scenario {
         self.scenario.voters = voters.iter().copied().map(NodeId).collect();
         self.scenario
     }
+}
+
+/// A story whose steps are changed back at some moment.
+pub fn reverted(name: &'static str, base: Base, steps: Vec<Step>) -> Scenario {
+    let mut scenario = Story::new(name, base).reverted();
+    scenario.steps = steps;
+    scenario
 }
 
 /// All stories.

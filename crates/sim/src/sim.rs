@@ -1,18 +1,20 @@
 //! The world: Kubernetes, Kafka, users and misfortune, under one seed and one clock.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use k8s_openapi::jiff::Timestamp;
-use karst_core::ids::NodeId;
 use karst_core::world::PartitionView;
 
 use crate::dice::Dice;
+use crate::faults::{Faults, Strike};
 use crate::invariants::Watch;
 use crate::kraft::Quorum;
 use crate::kubelet::{Kubelet, Pace};
-use crate::kubernetes::ApiServer;
+use crate::kubernetes::{ApiServer, Kind};
+use crate::mutations::Before;
+use crate::operator::Operator;
 use crate::partitions;
-use crate::scenarios::{Edit, Step, When};
+use crate::scenarios::{Step, When};
 
 /// The namespace of everything.
 pub const NAMESPACE: &str = "myproject";
@@ -23,47 +25,6 @@ pub const TICK: u64 = 100;
 pub fn timestamp(now: u64) -> Timestamp {
     let millis = i64::try_from(now).unwrap_or_default();
     Timestamp::from_millisecond(1_700_000_000_000 + millis).unwrap_or(Timestamp::UNIX_EPOCH)
-}
-
-/// What happens to one call of the operator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It is made and answered.
-    Fine,
-    /// The operator dies before it.
-    CrashBefore,
-    /// The operator dies after it, before it hears the answer.
-    CrashAfter,
-    /// It is made, and the answer is lost.
-    Lost,
-    /// It is not made.
-    Refused,
-}
-
-/// All that can befall a call.
-pub const FATES: [Fate; 4] = [Fate::CrashBefore, Fate::CrashAfter, Fate::Lost, Fate::Refused];
-
-/// What goes wrong, and how often.
-#[derive(Debug, Clone, Default)]
-pub struct Faults {
-    /// This befalls the call of this number.
-    pub at: Option<(usize, Fate)>,
-    /// So many calls in a thousand.
-    pub calls: u64,
-    /// So many questions to Kafka in a thousand get no answer.
-    pub silence: u64,
-    /// In so many moments of ten thousand a process dies.
-    pub crashes: u64,
-    /// In so many moments of ten thousand all processes die.
-    pub power_cuts: u64,
-    /// In so many moments of ten thousand a disk is lost, if Kafka can do without it.
-    pub disks: u64,
-    /// In so many moments of ten thousand somebody deletes a pod by hand.
-    pub deletions: u64,
-    /// When it all stops, in milliseconds.
-    pub until: u64,
-    /// Does the world move between any two calls of a pass?
-    pub interleaves: bool,
 }
 
 /// The world.
@@ -95,6 +56,20 @@ pub struct Sim {
     pub story: Option<Vec<String>>,
     /// When the next step of the agenda is due.
     pub next: Option<u64>,
+    /// What befell the operator and the nodes by chance.
+    pub struck: Vec<Strike>,
+    /// The chance of misfortune. It is a die of its own, so that a run goes the same way when the same things befall it.
+    pub(crate) fates: Dice,
+    /// How many questions Kafka was asked.
+    pub(crate) questions: usize,
+    /// When the run began.
+    pub(crate) began: u64,
+    /// Watches that are silent for now, of which operator and of which kind, and until when.
+    pub(crate) deaf: BTreeMap<(usize, Kind), u64>,
+    /// Another operator that believes to lead.
+    pub(crate) rival: Option<Box<Operator>>,
+    /// How everything was, if it is to be like that again.
+    pub(crate) before: Option<Before>,
 }
 
 impl Sim {
@@ -119,6 +94,13 @@ impl Sim {
             plans: 0,
             story: tells.then(Vec::new),
             next: None,
+            struck: Vec::new(),
+            fates: Dice::new(seed),
+            questions: 0,
+            began: 0,
+            deaf: BTreeMap::new(),
+            rival: None,
+            before: None,
         }
     }
 
@@ -156,70 +138,14 @@ impl Sim {
             self.watch.last_fault = self.now;
         }
         edit.carry_out(self);
+        self.plan_next();
+    }
+
+    /// When the next step of the agenda comes, if it does not wait for rest.
+    pub(crate) fn plan_next(&mut self) {
         self.next = match self.agenda.front().map(|step| step.when) {
             Some(When::After(least, most)) => Some(self.now + self.dice.between(least, most)),
             _ => None,
         };
-    }
-
-    /// Are faults still to come?
-    pub fn is_stormy(&self) -> bool {
-        self.now < self.faults.until
-    }
-
-    fn misfortune(&mut self) {
-        if !self.is_stormy() {
-            return;
-        }
-        let happens = |sim: &mut Self, often: u64| often > 0 && sim.dice.roll() % 10_000 < often;
-        if happens(self, self.faults.crashes)
-            && let Some(node) = self.any_node()
-        {
-            Edit::Crash(node.0).befall(self);
-        }
-        if happens(self, self.faults.power_cuts) {
-            Edit::PowerCut.befall(self);
-        }
-        if happens(self, self.faults.disks)
-            && let Some(node) = self.any_node()
-            && self.can_lose_disk(node)
-        {
-            Edit::LoseDisk(node.0).befall(self);
-        }
-        if happens(self, self.faults.deletions)
-            && let Some(node) = self.any_node()
-        {
-            Edit::DeletePod(node.0).befall(self);
-        }
-    }
-
-    fn any_node(&mut self) -> Option<NodeId> {
-        let nodes: Vec<NodeId> = self.quorum.processes.keys().copied().collect();
-        self.dice.pick(&nodes).copied()
-    }
-
-    /// Would a majority of intact voters be left, and the data of every partition?
-    fn can_lose_disk(&self, node: NodeId) -> bool {
-        let voters = self.quorum.committed_voters();
-        let newest = self.quorum.newest_voters();
-        let enough = |voters: &std::collections::BTreeSet<karst_core::membership::Voter>| {
-            let others = voters.iter().filter(|voter| voter.node != node);
-            self.quorum.healthy(others) >= crate::kraft::majority(voters.len())
-        };
-        let data =
-            self.partitions.iter().all(|partition| partition.in_sync.iter().any(|other| *other != node));
-        !voters.is_empty() && enough(&voters) && enough(&newest) && data
-    }
-
-    /// What befalls the next call.
-    pub fn fate(&mut self) -> Fate {
-        self.calls += 1;
-        if let Some((at, fate)) = self.faults.at {
-            return if at == self.calls { fate } else { Fate::Fine };
-        }
-        if self.faults.calls > 0 && self.is_stormy() && self.dice.chance(self.faults.calls) {
-            return self.dice.pick(&FATES).copied().unwrap_or(Fate::Fine);
-        }
-        Fate::Fine
     }
 }

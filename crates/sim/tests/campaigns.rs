@@ -1,7 +1,8 @@
-//! A fixed budget of the campaigns. More: `cargo xtask sim --seeds 100000`.
+//! A fixed budget of the campaigns. More: `cargo xtask sim --campaign a|b|c|d|e|f`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use karst_sim::campaigns::{Starts, Tally, crash_every_call, random_many};
+use karst_sim::campaigns::{Chance, Starts, Tally, crash_every_call, crash_into_the_past, random_many};
+use karst_sim::explore::{explore, plots};
 use karst_sim::scenarios;
 
 fn assert_nothing_found(tally: &Tally) {
@@ -12,8 +13,17 @@ fn assert_nothing_found(tally: &Tally) {
 
 /// How many calls of a story are passed over for each that is crashed. The binary's campaign crashes every one.
 const STRIDE: usize = 97;
-/// How many random runs.
-const RANDOM_RUNS: u64 = 100;
+/// The same where each call is crashed in more ways, in every so-manieth story.
+const LONG_STRIDE: usize = 197;
+const STORIES: usize = 3;
+/// How many events in a row.
+const DEPTH: usize = 5;
+
+fn random(chance: Chance, runs: u64) {
+    let tally = random_many(&mut Starts::default(), chance, &scenarios::all(), 1..=runs, 1);
+    assert_nothing_found(&tally);
+    assert_eq!(u64::try_from(tally.runs), Ok(runs));
+}
 
 #[test]
 fn a_crash_at_any_call_of_any_story_changes_nothing_in_the_end() {
@@ -27,8 +37,40 @@ fn a_crash_at_any_call_of_any_story_changes_nothing_in_the_end() {
 }
 
 #[test]
-fn random_faults_break_nothing() {
-    let tally = random_many(&mut Starts::default(), &scenarios::all(), 1..=RANDOM_RUNS, 1);
+fn an_operator_that_wakes_up_in_the_past_breaks_nothing() {
+    let mut starts = Starts::default();
+    let mut tally = Tally::default();
+    for scenario in scenarios::all().into_iter().step_by(STORIES) {
+        tally.add(crash_into_the_past(&mut starts, &scenario, 7, LONG_STRIDE));
+    }
+    assert!(tally.runs > 50, "{} runs", tally.runs);
     assert_nothing_found(&tally);
-    assert_eq!(u64::try_from(tally.runs), Ok(RANDOM_RUNS));
+}
+
+#[test]
+fn two_operators_that_both_believe_to_lead_break_nothing() {
+    random(Chance::TwoOperators, 40);
+}
+
+#[test]
+fn random_faults_break_nothing() {
+    random(Chance::Faults, 100);
+}
+
+#[test]
+fn what_is_changed_and_changed_back_is_as_it_was() {
+    random(Chance::Mutations, 60);
+}
+
+#[test]
+fn in_small_quorums_no_order_of_events_breaks_anything() {
+    let mut states = 0;
+    for plot in plots() {
+        let explored = explore(&plot, DEPTH);
+        if let Some(story) = explored.story {
+            panic!("{}:\n{}", plot.name, story.join("\n"));
+        }
+        states += explored.states;
+    }
+    assert!(states > 10_000, "{states} states");
 }

@@ -42,6 +42,42 @@ fn warnings(world: &World, pool: &str) -> String {
     pool_conditions(world, pool, "Warning").into_iter().map(|(_, _, message)| message + "\n").collect()
 }
 
+/// An operator that has just started may see some kinds of objects later than others.
+#[test]
+fn a_node_whose_pod_and_certificate_are_not_seen_yet_stays() {
+    let mut world = converged();
+    world.pods.clear();
+    world.secrets.retain(|name, _| !name.starts_with("my-cluster-controllers-"));
+    for object in decide(&world).objects {
+        if let karst_core::objects::Object::PodSet(set) = object {
+            assert!(!set.spec.pods.is_empty(), "{:?} loses its pods", set.metadata.name);
+        }
+    }
+}
+
+/// A broker that is to go, and brokers that are to restart, ask for the partitions of different nodes. If each answer took the
+/// place of the one before, they would ask in turn for ever.
+#[test]
+fn a_question_for_partitions_repeats_what_was_answered_before() {
+    let mut world = converged();
+    edit_kafka(&mut world, |kafka| {
+        kafka.spec.kafka.config.get_or_insert_default().insert("queued.max.requests".into(), 300.into());
+    });
+    let mut kafka = Kafka::formed(&world);
+    for _ in 0..50 {
+        if !world.answers.partitions.was_asked() {
+            world.answers.partitions = on(&[77], Vec::new());
+        }
+        let asked = decide(&world).questions.partitions_of;
+        if !asked.is_empty() {
+            assert!(asked.contains(&NodeId(77)) && asked.len() > 1, "{asked:?}");
+            return;
+        }
+        step(&mut world, &mut kafka, &[]);
+    }
+    panic!("nobody asked for partitions");
+}
+
 #[test]
 fn a_broker_with_partitions_stays_until_they_are_gone() {
     let mut world = converged();

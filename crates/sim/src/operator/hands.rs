@@ -287,7 +287,8 @@ impl Operator {
             self.delete_checked(sim, Kind::Claim, claim, uid, |sim| sim.check_emptied(claim, pod))?;
         }
         let causes: Vec<_> = restart.causes.iter().map(ToString::to_string).collect();
-        sim.tell(|| format!("operator  restarts {pod}, because {}", causes.join(", ")));
+        let name = self.name();
+        sim.tell(|| format!("{name}restarts {pod}, because {}", causes.join(", ")));
         self.delete_checked(sim, Kind::Pod, pod, &restart.uid, |sim| sim.check_stop(pod, Stop::Restart))?;
         let seen = self.cache.get_mut(&(Kind::Pod, pod.clone()));
         if let Some(Stored { item: Item::Pod(seen), .. }) = seen.filter(|seen| seen.item.uid() == restart.uid)

@@ -61,7 +61,8 @@ impl Operator {
             Ok(Ok(pending)) if self.waits_for(sim, &pending) => return self.succeed(sim, world, deed),
             Ok(Ok(_)) => "the request timed out".to_owned(),
         };
-        sim.tell(|| format!("operator  Kafka did not do it: {why}"));
+        let name = self.name();
+        sim.tell(|| format!("{name}Kafka did not do it: {why}"));
         self.remember(sim, deed, why);
         Ok(())
     }
@@ -74,6 +75,7 @@ impl Operator {
                 Some(true) => return true,
                 Some(false) if sim.now < until && sim.watch.broken.is_none() => {
                     sim.tick();
+                    sim.step_rival();
                     self.hear(sim);
                 }
                 _ => return false,
@@ -116,8 +118,7 @@ fn reaches(sim: &mut Sim, hosts: &[String]) -> bool {
         let pod = host.split('.').next().unwrap_or_default();
         node_of_pod(pod).is_some_and(|node| sim.quorum.processes.contains_key(&node))
     });
-    let silence = sim.faults.silence;
-    is_up && !(sim.is_stormy() && silence > 0 && sim.dice.chance(silence))
+    is_up && !sim.is_unanswered()
 }
 
 /// What a node runs with: what Kafka was told stands above what its pod started with.

@@ -360,7 +360,7 @@ fn write_object(world: &mut World, object: Object) {
             world.claims.insert(name, Arc::new(ClaimView { meta, ..seen.unwrap_or(new) }));
         }
         Object::PodSet(set) => {
-            let digest = Digest::of(&set.spec).ok();
+            let digest = karst_core::objects::pod_set_digest(&set.spec).ok();
             let pods = set.spec.pods.iter().map(wanted_pod).collect();
             let view = PodSetView { meta, generation: 1, pods, digest, status: None };
             world.pod_sets.insert(name, Arc::new(view));

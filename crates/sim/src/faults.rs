@@ -1,0 +1,220 @@
+//! What goes wrong: by chance, or as it is written in a script.
+//!
+//! What chance brought in a run is remembered as strikes. A run under a script of the same strikes is the same run, so a run
+//! that went wrong can be told again with fewer of them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use karst_core::ids::NodeId;
+use karst_core::membership::Voter;
+
+use crate::kraft::majority;
+use crate::kubernetes::{KINDS, Kind};
+use crate::scenarios::Edit;
+use crate::sim::Sim;
+
+/// What happens to one call of the operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is made and answered.
+    Fine,
+    /// The operator dies before it.
+    CrashBefore,
+    /// The operator dies after it, before it hears the answer.
+    CrashAfter,
+    /// It is made, and the answer is lost.
+    Lost,
+    /// It is not made.
+    Refused,
+}
+
+/// All that can befall a call.
+pub const FATES: [Fate; 4] = [Fate::CrashBefore, Fate::CrashAfter, Fate::Lost, Fate::Refused];
+
+/// One thing that went wrong. Times are milliseconds since the run began.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Strike {
+    /// What befell the call of this number.
+    Call(usize, Fate),
+    /// The question of this number got no answer.
+    Unanswered(usize),
+    /// What befell nodes, and when.
+    Node(u64, Edit),
+    /// From when on, and for how long, a watch of an operator told it nothing.
+    Deaf {
+        /// From when on.
+        at: u64,
+        /// Which operator.
+        operator: usize,
+        /// What it does not hear of.
+        kind: Kind,
+        /// For how long.
+        millis: u64,
+    },
+}
+
+/// What an operator sees when it starts again: the cluster as it was, for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stale {
+    /// How old it is, in milliseconds.
+    pub back: u64,
+    /// How long it stays like that.
+    pub hold: u64,
+    /// Is all of it equally old? If not, each kind of object is as old as chance has it, up to that age.
+    pub together: bool,
+}
+
+/// What goes wrong, and how often.
+#[derive(Debug, Clone, Default)]
+pub struct Faults {
+    /// This befalls the call of this number.
+    pub at: Option<(usize, Fate)>,
+    /// So many calls in a thousand.
+    pub calls: u64,
+    /// So many questions to Kafka in a thousand get no answer.
+    pub silence: u64,
+    /// In so many moments of ten thousand a process dies.
+    pub crashes: u64,
+    /// In so many moments of ten thousand all processes die.
+    pub power_cuts: u64,
+    /// In so many moments of ten thousand a disk is lost, if Kafka can do without it.
+    pub disks: u64,
+    /// In so many moments of ten thousand somebody deletes a pod by hand.
+    pub deletions: u64,
+    /// In so many moments of ten thousand a watch tells nothing for some seconds.
+    pub deafness: u64,
+    /// When it all stops, in milliseconds.
+    pub until: u64,
+    /// Does the world move between any two calls of a pass?
+    pub interleaves: bool,
+    /// What an operator sees that starts again, when it is not the truth.
+    pub stale: Option<Stale>,
+    /// From when until when there are two operators, in milliseconds.
+    pub rival: Option<(u64, u64)>,
+    /// Exactly this goes wrong, and nothing by chance.
+    pub script: Option<Arc<[Strike]>>,
+}
+
+impl Sim {
+    /// Are faults still to come?
+    pub fn is_stormy(&self) -> bool {
+        self.now < self.faults.until
+    }
+
+    pub(crate) fn misfortune(&mut self) {
+        if let Some(script) = self.faults.script.clone() {
+            let now = self.now - self.began;
+            for strike in script.iter() {
+                match strike {
+                    Strike::Node(at, edit) if *at == now => edit.befall(self),
+                    Strike::Deaf { at, operator, kind, millis } if *at == now => {
+                        self.deafen(*operator, *kind, *millis);
+                    }
+                    _ => {}
+                }
+            }
+        } else if self.is_stormy() {
+            self.chance();
+        }
+    }
+
+    fn chance(&mut self) {
+        if self.happens(self.faults.crashes)
+            && let Some(node) = self.any_node()
+        {
+            self.strike_nodes(Edit::Crash(node.0));
+        }
+        if self.happens(self.faults.power_cuts) {
+            self.strike_nodes(Edit::PowerCut);
+        }
+        if self.happens(self.faults.disks)
+            && let Some(node) = self.any_node()
+            && self.can_lose_disk(node)
+        {
+            self.strike_nodes(Edit::LoseDisk(node.0));
+        }
+        if self.happens(self.faults.deletions)
+            && let Some(node) = self.any_node()
+        {
+            self.strike_nodes(Edit::DeletePod(node.0));
+        }
+        if self.happens(self.faults.deafness)
+            && let Some(kind) = self.fates.pick(&KINDS).copied()
+        {
+            let operator = usize::from(self.fates.chance(500));
+            let millis = self.fates.between(500, 8_000);
+            self.struck.push(Strike::Deaf { at: self.now - self.began, operator, kind, millis });
+            self.deafen(operator, kind, millis);
+        }
+    }
+
+    fn happens(&mut self, often: u64) -> bool {
+        often > 0 && self.fates.roll() % 10_000 < often
+    }
+
+    fn strike_nodes(&mut self, edit: Edit) {
+        edit.befall(self);
+        self.struck.push(Strike::Node(self.now - self.began, edit));
+    }
+
+    /// A watch of an operator tells nothing for a while.
+    pub(crate) fn deafen(&mut self, operator: usize, kind: Kind, millis: u64) {
+        self.tell(|| format!("fate      operator {operator} hears nothing of {kind:?} for {millis} ms"));
+        self.deaf.insert((operator, kind), self.now + millis);
+    }
+
+    fn any_node(&mut self) -> Option<NodeId> {
+        let nodes: Vec<NodeId> = self.quorum.processes.keys().copied().collect();
+        self.fates.pick(&nodes).copied()
+    }
+
+    /// Would a majority of intact voters be left, and the data of every partition?
+    fn can_lose_disk(&self, node: NodeId) -> bool {
+        let voters = self.quorum.committed_voters();
+        let newest = self.quorum.newest_voters();
+        let enough = |voters: &BTreeSet<Voter>| {
+            let others = voters.iter().filter(|voter| voter.node != node);
+            self.quorum.healthy(others) >= majority(voters.len())
+        };
+        let data =
+            self.partitions.iter().all(|partition| partition.in_sync.iter().any(|other| *other != node));
+        !voters.is_empty() && enough(&voters) && enough(&newest) && data
+    }
+
+    /// What befalls the next call.
+    pub fn fate(&mut self) -> Fate {
+        self.calls += 1;
+        let number = self.calls;
+        if let Some((at, fate)) = self.faults.at {
+            return if at == number { fate } else { Fate::Fine };
+        }
+        if let Some(script) = &self.faults.script {
+            let of_this = script.iter().find_map(|strike| match strike {
+                Strike::Call(at, fate) if *at == number => Some(*fate),
+                _ => None,
+            });
+            return of_this.unwrap_or(Fate::Fine);
+        }
+        if self.faults.calls > 0 && self.is_stormy() && self.fates.chance(self.faults.calls) {
+            let fate = self.fates.pick(&FATES).copied().unwrap_or(Fate::Fine);
+            self.struck.push(Strike::Call(number, fate));
+            return fate;
+        }
+        Fate::Fine
+    }
+
+    /// Does the next question get no answer, though somebody is there to give one?
+    pub fn is_unanswered(&mut self) -> bool {
+        self.questions += 1;
+        if let Some(script) = &self.faults.script {
+            return script.contains(&Strike::Unanswered(self.questions));
+        }
+        let silence = self.faults.silence;
+        let is_unanswered = silence > 0 && self.is_stormy() && self.fates.chance(silence);
+        if is_unanswered {
+            self.struck.push(Strike::Unanswered(self.questions));
+        }
+        is_unanswered
+    }
+}
