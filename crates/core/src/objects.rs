@@ -270,10 +270,12 @@ impl Render<'_> {
     }
 
     /// A node without its certificate is not made yet, nor one whose listeners get their addresses in a moment. One that runs
-    /// is never taken away for that.
+    /// is never taken away for that, nor one that was asked for before: its pod may only not have been seen.
     fn can_run(&self, node: Node<'_>) -> bool {
         let pod = self.cluster.pod_name(node);
+        let set = self.world.pod_sets.get(&self.cluster.key.pod_set(&node.pool.name));
         self.world.pods.contains_key(&pod)
+            || set.is_some_and(|set| set.pods.contains_key(&pod))
             || (certificates::has_secrets(self.world, &pod, self.cluster.asks_for_certificates())
                 && address::may_start(self.world, self.cluster, node).is_ok())
     }

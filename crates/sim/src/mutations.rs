@@ -152,7 +152,9 @@ fn edits(base: Base, dice: &mut Dice) -> Vec<Edit> {
         if base == Base::Combined { ("both", "both") } else { ("brokers", "controllers") };
     edits.extend([Edit::Grow(brokers, "2Gi"), Edit::Roll(brokers), Edit::Roll(controllers)]);
     if dice.chance(300) {
-        edits.push(Edit::Scale(brokers, 2));
+        if base != Base::Small {
+            edits.push(Edit::Scale(brokers, 2));
+        }
         if base != Base::Combined && base != Base::Spare {
             edits.extend([Edit::Scale(controllers, 1), Edit::Scale(controllers, 2)]);
         }

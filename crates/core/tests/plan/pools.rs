@@ -42,6 +42,19 @@ fn warnings(world: &World, pool: &str) -> String {
     pool_conditions(world, pool, "Warning").into_iter().map(|(_, _, message)| message + "\n").collect()
 }
 
+/// An operator that has just started may see some kinds of objects later than others.
+#[test]
+fn a_node_whose_pod_and_certificate_are_not_seen_yet_stays() {
+    let mut world = converged();
+    world.pods.clear();
+    world.secrets.retain(|name, _| !name.starts_with("my-cluster-controllers-"));
+    for object in decide(&world).objects {
+        if let karst_core::objects::Object::PodSet(set) = object {
+            assert!(!set.spec.pods.is_empty(), "{:?} loses its pods", set.metadata.name);
+        }
+    }
+}
+
 /// A broker that is to go, and brokers that are to restart, ask for the partitions of different nodes. If each answer took the
 /// place of the one before, they would ask in turn for ever.
 #[test]
