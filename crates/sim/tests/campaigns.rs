@@ -49,17 +49,17 @@ fn an_operator_that_wakes_up_in_the_past_breaks_nothing() {
 
 #[test]
 fn two_operators_that_both_believe_to_lead_break_nothing() {
-    random(Chance::TwoOperators, 40);
+    random(Chance::TwoOperators, 30);
 }
 
 #[test]
 fn random_faults_break_nothing() {
-    random(Chance::Faults, 100);
+    random(Chance::Faults, 60);
 }
 
 #[test]
 fn what_is_changed_and_changed_back_is_as_it_was() {
-    random(Chance::Mutations, 60);
+    random(Chance::Mutations, 40);
 }
 
 #[test]
