@@ -38,7 +38,7 @@ async fn a_cluster_that_asks_for_more_than_it_gets(scene: &Scene) -> Result<Clus
         { "name": "plain", "port": 9092, "type": "internal", "tls": false },
         { "name": "outside", "port": 9093, "type": "route", "tls": true },
     ]);
-    spec["kafka"]["rack"] = json!({ "topologyKey": "topology.kubernetes.io/zone" });
+    spec["kafka"]["quotas"] = json!({ "type": "kafka" });
     spec["kafka"]["config"]["advertised.listeners"] = json!("PLAINTEXT://nowhere:1");
     spec["entityOperator"] = json!({ "topicOperator": {} });
     let mut nodes = pool("running", "both", BOTH, 1);
@@ -49,7 +49,7 @@ async fn a_cluster_that_asks_for_more_than_it_gets(scene: &Scene) -> Result<Clus
     let warnings = warnings(status.conditions.as_ref());
     for (reason, name) in [
         ("ListenerNotServed", "'outside'"),
-        ("NotSupportedYet", "spec.kafka.rack"),
+        ("NotSupportedYet", "spec.kafka.quotas"),
         ("NotSupportedYet", "spec.entityOperator"),
         ("ForbiddenSettings", "advertised.listeners"),
     ] {
@@ -130,7 +130,7 @@ async fn the_operator_refuses_what_cannot_be(scene: &Scene) -> Result<()> {
     scene.step("what no schema can refuse");
     let listener = |name: &str| json!({ "name": name, "port": 9092, "type": "internal", "tls": false });
     let same_port = json!([listener("one"), listener("two")]);
-    let simple = json!({ "type": "simple" });
+    let custom = json!({ "type": "custom" });
     let long = "l".repeat(60);
     let invalid = "InvalidResource";
     let cases = [
@@ -139,7 +139,13 @@ async fn the_operator_refuses_what_cannot_be(scene: &Scene) -> Result<()> {
         Refused::setting("same-port", "listeners", same_port, invalid, "spec.kafka.listeners[1].port"),
         Refused::setting("no-version", "version", json!("2.8.0"), invalid, "spec.kafka.version"),
         Refused::setting(&long, "version", json!("4.1.1"), invalid, "metadata.name"),
-        Refused::setting("guarded", "authorization", simple, "NotSupported", "spec.kafka.authorization"),
+        Refused::setting(
+            "guarded",
+            "authorization",
+            custom,
+            invalid,
+            "spec.kafka.authorization.authorizerClass",
+        ),
     ];
     for case in cases {
         case.check(scene).await?;
