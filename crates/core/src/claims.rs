@@ -4,8 +4,6 @@
 
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
-
 use crate::cluster::{Cluster, Node};
 use crate::notice::Notice;
 use crate::quantity::Quantity;
@@ -42,7 +40,7 @@ pub(crate) fn compare(world: &World, cluster: &Cluster) -> Compared {
     let mut compared = Compared::default();
     for (node, disk, claim) in cluster.nodes().flat_map(|node| of_node(world, cluster, node)) {
         compared.grow(world, node, disk, claim);
-        let pending = claim.resize_pending.map(|since| left(ONLINE, since, world.now));
+        let pending = claim.resize_pending.map(|since| ONLINE.saturating_sub(world.time_since(since)));
         compared.look_soon(pending);
     }
     for pool in &cluster.pools {
@@ -140,13 +138,10 @@ pub(crate) fn awaiting_restart(
 ) -> Vec<String> {
     let is_due = |claim: &ClaimView| {
         claim.resize_pending.is_some_and(|since| {
-            left(ONLINE, since, world.now).is_zero() && pod.meta.created.is_none_or(|made| made < since)
+            ONLINE.saturating_sub(world.time_since(since)).is_zero()
+                && pod.meta.created.is_none_or(|made| made < since)
         })
     };
     let claims = of_node(world, cluster, node).into_iter().filter(|(_, _, claim)| is_due(claim));
     claims.map(|(_, _, claim)| claim.meta.name.clone()).collect()
-}
-
-fn left(patience: Duration, since: Timestamp, now: Timestamp) -> Duration {
-    patience.saturating_sub(Duration::try_from(now.duration_since(since)).unwrap_or_default())
 }

@@ -181,10 +181,14 @@ pub fn config_digest(data: Option<&BTreeMap<String, String>>) -> Result<Digest, 
 }
 
 /// Those files of a node's ConfigMap that users asked for. They are remembered: what they were made from can go away.
-pub fn files(data: Option<&BTreeMap<String, String>>) -> BTreeMap<String, Arc<str>> {
+/// `keep` makes the copy that stays.
+pub fn files(
+    data: Option<&BTreeMap<String, String>>,
+    keep: impl Fn(&str) -> Arc<str>,
+) -> BTreeMap<String, Arc<str>> {
     let asked_for = |entry: &str, text: &str| entry == metrics::FILE || logging::is_special(entry, text);
     let found = data.into_iter().flatten().filter(|(entry, text)| asked_for(entry, text));
-    found.map(|(entry, text)| (entry.clone(), Arc::from(text.as_str()))).collect()
+    found.map(|(entry, text)| (entry.clone(), keep(text))).collect()
 }
 
 /// Who owns everything that is made for a cluster: its `Kafka` resource, so that it all goes with it.

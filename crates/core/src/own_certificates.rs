@@ -62,11 +62,8 @@ pub(crate) fn is_there(world: &World, listener: &ClientListener) -> bool {
 pub(crate) fn was_read(world: &World, listener: &ClientListener) -> bool {
     listener.own_certificate().is_none_or(|own| {
         is_there(world, listener)
-            || match world.referenced.get(&own.secret_name) {
-                None => false,
-                // Good ones are copied before anything else is done.
-                Some(Reference::Found(_) | Reference::Missing | Reference::Unreadable(_)) => true,
-            }
+            // Good ones are copied before anything else is done.
+            || world.referenced.contains_key(&own.secret_name)
     })
 }
 

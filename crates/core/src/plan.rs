@@ -103,7 +103,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         let blocked = plan.notices.iter().any(Notice::waits_for_kafka);
         plan.look_soon(blocked.then_some(LOOK_AT_PARTITIONS_AGAIN));
     }
-    if !world.serving_controllers().is_empty() {
+    if world.has_serving_controller() {
         let silent = matches!(world.answers.quorum, Answer::Silent(_));
         plan.look_soon(Some(if silent { ASK_AGAIN } else { LOOK_AT_QUORUM_AGAIN }));
     }
@@ -352,7 +352,7 @@ fn bootstrap_servers(world: &World, cluster: &Cluster) -> String {
 /// What is to be asked before anything else is decided. The quorum is asked whenever somebody could answer.
 fn first_questions(world: &World, asks_quorum: bool, partitions_of: BTreeSet<NodeId>) -> Questions {
     let mut questions = Questions::default();
-    if (asks_quorum || !world.serving_controllers().is_empty()) && !world.answers.quorum.was_asked() {
+    if (asks_quorum || world.has_serving_controller()) && !world.answers.quorum.was_asked() {
         questions.quorum = controller_hosts(world);
     }
     ask_partitions(&mut questions, world, partitions_of);

@@ -51,7 +51,7 @@ pub(crate) fn conditions(world: &World, cluster: &Cluster) -> Vec<api::Condition
         Answer::Silent(why) if worked => {
             vec![silent(world, why)].into_iter().chain(said(world, &[RECONCILED])).collect()
         }
-        Answer::NotAsked if worked && world.serving_controllers().is_empty() => {
+        Answer::NotAsked if worked && !world.has_serving_controller() => {
             let why = "no controller is ready";
             vec![silent(world, why)].into_iter().chain(said(world, &[RECONCILED])).collect()
         }

@@ -70,7 +70,7 @@ fn allowed(world: &World, cluster: &Cluster, text: &str) -> Result<Restoration, 
         }
         return Ok(Restoration { voter, voters: list, is_over });
     }
-    if !world.serving_controllers().is_empty() {
+    if world.has_serving_controller() {
         return Err("a controller is ready, so somebody leads; the quorum has to be asked first".to_owned());
     }
     if quorum_status::without_leader_for(world).is_none_or(|time| time < SURE) {

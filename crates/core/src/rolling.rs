@@ -340,15 +340,11 @@ impl Choice<'_> {
 
     /// Was it some time ago that a pod came back?
     fn is_calm(&self) -> bool {
-        let recent = |pod: &PodView| pod.since.is_some_and(|since| self.ago(since) < CALM);
+        let recent = |pod: &PodView| pod.since.is_some_and(|since| self.world.time_since(since) < CALM);
         !self
             .cluster
             .nodes()
             .any(|node| self.world.pods.get(&self.cluster.pod_name(node)).is_some_and(|pod| recent(pod)))
-    }
-
-    fn ago(&self, since: k8s_openapi::jiff::Timestamp) -> Duration {
-        self.world.time_since(since)
     }
 
     fn obstacle(&self, due: &Due<'_>, partitions: &Answer<&Partitions>) -> Option<String> {
@@ -362,7 +358,7 @@ impl Choice<'_> {
 
     /// Has it been of no use for so long that a silent Kafka is no reason to leave it alone?
     fn is_given_up(&self, pod: &PodView) -> bool {
-        !pod.ready && pod.since.is_some_and(|since| self.ago(since) >= PATIENCE)
+        !pod.ready && pod.since.is_some_and(|since| self.world.time_since(since) >= PATIENCE)
     }
 
     fn quorum_obstacle(&self, due: &Due<'_>) -> Option<String> {

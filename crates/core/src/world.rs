@@ -489,6 +489,11 @@ impl World {
         self.hosts(|pod| pod.runs_controller() && pod.is_serving())
     }
 
+    /// Is there one?
+    pub(crate) fn has_serving_controller(&self) -> bool {
+        self.pods.values().any(|pod| pod.runs_controller() && pod.is_serving())
+    }
+
     /// The brokers that serve.
     pub fn serving_brokers(&self) -> Vec<String> {
         self.hosts(|pod| pod.runs_broker() && pod.is_serving())

@@ -45,6 +45,15 @@ impl<'a> Cluster<'a> {
         Ok(cluster)
     }
 
+    /// Creates them, and waits until the cluster serves and its quorum is formed.
+    pub async fn create_ready(scene: &'a Scene, kafka: &Value, pools: &[Value]) -> Result<Self> {
+        let cluster = Self::create(scene, kafka, pools).await?;
+        scene.step("waiting until it is ready");
+        cluster.until_ready().await?;
+        cluster.until_quorum_is_formed().await?;
+        Ok(cluster)
+    }
+
     /// Creates the `Kafka` resource alone.
     pub async fn create_kafka(&self, kafka: &Kafka) -> Result<()> {
         let created = self.scene.api::<Kafka>().create(&PostParams::default(), kafka).await;

@@ -61,6 +61,12 @@ pub fn pool_with_claims(cluster: &str, name: &str, roles: &[&str], replicas: u32
     pool
 }
 
+/// Three brokers, and three controllers beside them.
+pub fn separate(cluster: &str) -> [Value; 2] {
+    [("brokers", "broker"), ("controllers", "controller")]
+        .map(|(name, role)| pool_with_claims(cluster, name, &[role], 3))
+}
+
 /// A pool whose nodes no machine is large enough for: its pods are made, but no JVM starts.
 pub fn paper_pool(cluster: &str, name: &str, roles: &[&str], replicas: u32) -> Value {
     let mut pool = pool(cluster, name, roles, replicas);

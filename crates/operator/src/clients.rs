@@ -77,11 +77,12 @@ impl Clients {
     }
 
     /// Lets Kafka do something.
-    pub(crate) async fn do_it(&self, world: &World, hosts: &[String], deed: &Deed) -> Result<(), Unchanged> {
-        if let Deed::Configure(change) = deed {
-            return configure(&*self.brokers(world, &brokers_that_serve(world))?, change).await;
-        }
-        let admin = self.controllers(world, hosts)?;
+    pub(crate) async fn do_it(&self, world: &World, deed: &Deed) -> Result<(), Unchanged> {
+        let admin = match deed {
+            // Only brokers check what they are told.
+            Deed::Configure(_) => self.brokers(world, &world.serving_brokers())?,
+            _ => self.controllers(world, &world.serving_controllers())?,
+        };
         do_it(&admin, deed).await
     }
 
@@ -162,7 +163,6 @@ async fn do_it(admin: &Admin, deed: &Deed) -> Result<(), Unchanged> {
             return set_feature(admin, "metadata.version", change.level, kind).await;
         }
         Deed::Unregister(node) => admin.unregister_broker(NodeId(node.0)).await,
-        // Only brokers check what they are told.
         Deed::Configure(change) => return configure(admin, change).await,
     };
     match outcome {
@@ -182,11 +182,6 @@ async fn configure(admin: &Admin, change: &SettingChange) -> Result<(), Unchange
         None => ConfigChange::delete(&change.key),
     };
     Ok(admin.incremental_alter_configs(resource, &[entry], Intent::Apply).await?)
-}
-
-fn brokers_that_serve(world: &World) -> Vec<String> {
-    let serving = world.pods.iter().filter(|(_, pod)| pod.runs_broker() && pod.is_serving());
-    serving.map(|(name, _)| world.key.pod_host(name, &world.settings.cluster_domain)).collect()
 }
 
 /// Not so for a voter that is there already: it may be the one with the disk that was lost. Who really votes is seen next.

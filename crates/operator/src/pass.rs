@@ -10,6 +10,7 @@ use karst_api::{Condition, Kafka, KafkaNodePool};
 use karst_core::certificates::Issue;
 use karst_core::claims::Growth;
 use karst_core::ids::Entropy;
+use karst_core::listeners;
 use karst_core::names::ClusterKey;
 use karst_core::notice::IDS_IGNORED;
 use karst_core::own_certificates;
@@ -19,21 +20,20 @@ use karst_core::pools;
 use karst_core::references;
 use karst_core::rolling::Restart;
 use karst_core::status::Progress;
-use karst_core::world::{Answers, Settings, World};
+use karst_core::world::{Answers, RefusedGrowth, RefusedService, Settings, World};
 use kube::Resource;
 use serde_json::Value;
 
 use crate::ask::{self, Terms};
 use crate::checked::Checked;
 use crate::clients::Clients;
-use crate::doors::Doors;
 use crate::events::Events;
 use crate::failure::Failure;
-use crate::growths::Growths;
 use crate::hands::Hands;
 use crate::index::Snapshot;
 use crate::queue::Outcome;
 use crate::references::References;
+use crate::refusals::{Refusals, next_try};
 use crate::slots::Slots;
 use crate::troubles::Troubles;
 use crate::views::SecretWire;
@@ -66,9 +66,11 @@ pub(crate) struct Passes {
     pub(crate) slots: Slots,
     pub(crate) terms: Arc<Terms>,
     pub(crate) troubles: Troubles,
-    pub(crate) growths: Growths,
+    /// Claims that would not grow.
+    pub(crate) growths: Refusals<RefusedGrowth>,
     pub(crate) checked: Checked,
-    pub(crate) doors: Doors,
+    /// Services of listeners that were not taken.
+    pub(crate) doors: Refusals<RefusedService>,
     pub(crate) named_secrets: References<SecretWire>,
     pub(crate) settings: Arc<Settings>,
     /// Are all `Kafka` resources seen? With a selector, one that is not seen may exist all the same.
@@ -168,8 +170,8 @@ impl Passes {
             answers,
             troubles: self.troubles.of(key),
             checked_settings: self.checked.of(key),
-            refused_growth: self.growths.refused(key),
-            refused_services: self.doors.refused(key),
+            refused_growth: self.growths.of(key),
+            refused_services: self.doors.of(key),
             referenced,
             settings: Arc::clone(&self.settings),
             now: Timestamp::now(),
@@ -211,11 +213,14 @@ impl Passes {
         let key = &world.key;
         let mut failures = self.hands.write(key, std::mem::take(&mut plan.objects)).await;
         for (service, outcome) in self.hands.write_each(key, std::mem::take(&mut plan.services)).await {
+            let name = service.meta().name.as_deref().unwrap_or_default();
             match outcome {
-                Ok(()) => self.doors.forget(key, &service),
+                Ok(()) => self.doors.forget(key, name),
                 Err(failure) if failure.is_unwillingness() && !failure.is_namespace_going() => {
                     tracing::warn!(cluster = %key, %failure, "its listener goes on without");
-                    self.doors.remember(key, &service, failure.words());
+                    let asked = listeners::services::asked(service.meta()).map(str::to_owned);
+                    let refused = RefusedService { asked, why: failure.words(), until: next_try() };
+                    self.doors.remember(key, name, refused);
                     // To be told in the next pass.
                     plan.look_again = Some(CHANGED);
                 }
@@ -283,7 +288,9 @@ impl Passes {
             Err(failure) if failure.is_missing() => {}
             Err(failure) if failure.is_refusal() => {
                 tracing::warn!(cluster = %key, %failure, "the claim stays as it is");
-                self.growths.remember(key, growth, &failure.words());
+                let (size, why) = (growth.size.clone(), failure.words());
+                let refused = RefusedGrowth { size, why, until: next_try() };
+                self.growths.remember(key, &growth.claim, refused);
                 return Ok(Grown::Refused);
             }
             Err(failure) => return Err(failure),
@@ -304,12 +311,11 @@ impl Passes {
             return Err(Failure::NotLeader);
         }
         let key = &world.key;
-        let hosts = world.serving_controllers();
         if matches!(deed, Deed::Configure(_)) {
             // Before it is told: without an answer it may have happened all the same.
             self.checked.forget(key);
         }
-        if let Err(error) = self.clients.do_it(world, &hosts, deed).await {
+        if let Err(error) = self.clients.do_it(world, deed).await {
             tracing::warn!(cluster = %key, ?deed, %error, "Kafka did not do it");
             self.troubles.remember(key, deed, &error);
             return Ok(());

@@ -15,9 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ask::Terms;
 use crate::checked::Checked;
 use crate::clients::Clients;
-use crate::doors::Doors;
 use crate::events::Events;
-use crate::growths::Growths;
 use crate::hands::Hands;
 use crate::http::{self, Health};
 use crate::index::Index;
@@ -26,6 +24,7 @@ use crate::metrics::Metrics;
 use crate::pass::Passes;
 use crate::queue::{Outcome, Queue, Work};
 use crate::references::References;
+use crate::refusals::Refusals;
 use crate::settings::Settings;
 use crate::slots::Slots;
 use crate::troubles::Troubles;
@@ -82,7 +81,6 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         _ = background.join_next() => return Err(anyhow!("a watch ended")),
     }
 
-    let named_secrets = References::new(client.clone(), Arc::clone(&queue));
     let identity = settings.lease.as_ref().map(|lease| lease.identity.clone());
     let passes = Arc::new(Passes {
         hands: Hands {
@@ -92,15 +90,15 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
             leadership: Arc::clone(&leadership),
         },
         config_maps: References::new(client.clone(), Arc::clone(&queue)),
+        named_secrets: References::new(client.clone(), Arc::clone(&queue)),
         events: Events::new(client, identity),
         clients: Clients::default(),
         slots: Slots::default(),
         terms,
         troubles: Troubles::default(),
-        growths: Growths::default(),
+        growths: Refusals::default(),
         checked: Checked::default(),
-        doors: Doors::default(),
-        named_secrets,
+        doors: Refusals::default(),
         settings: Arc::clone(&settings.core),
         sees_all: settings.selector.is_none(),
     });

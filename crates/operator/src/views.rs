@@ -154,10 +154,7 @@ impl Watched for ConfigMapWire {
             meta: meta(self.metadata),
             storage_format: self.data.as_ref().and_then(|data| data.get("storage.format")).cloned(),
             digest: config_digest(self.data.as_ref()).ok(),
-            files: objects::files(self.data.as_ref())
-                .into_iter()
-                .map(|(entry, text)| (entry, texts::shared(&text)))
-                .collect(),
+            files: objects::files(self.data.as_ref(), texts::shared),
         }
     }
 }
@@ -214,16 +211,19 @@ impl Debug for SecretWire {
 impl SecretWire {
     /// Its entries, all of them.
     pub(crate) fn into_files(self) -> Files {
-        Files(self.data.unwrap_or_default().into_iter().map(|(name, bytes)| (name, bytes.0)).collect())
+        files(self.data)
     }
+}
+
+fn files(data: Option<BTreeMap<String, ByteString>>) -> Files {
+    Files(data.unwrap_or_default().into_iter().map(|(name, bytes)| (name, bytes.0)).collect())
 }
 
 impl Watched for SecretWire {
     type View = SecretView;
 
     fn view(self) -> SecretView {
-        let meta = meta(self.metadata.clone());
-        SecretView::new(meta, self.into_files().0)
+        SecretView::new(meta(self.metadata), files(self.data).0)
     }
 }
 

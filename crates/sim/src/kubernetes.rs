@@ -538,7 +538,7 @@ impl ApiServer {
                 let data = map.data.unwrap_or_default();
                 let digest = config_digest(Some(&data)).ok();
                 let storage_format = data.get("storage.format").cloned();
-                let files = objects::files(Some(&data));
+                let files = objects::files(Some(&data), |text| text.into());
                 self.settings.insert(name, Arc::new(data));
                 Item::ConfigMap(Arc::new(ConfigMapView { meta, digest, storage_format, files }))
             }

@@ -9,17 +9,6 @@ use karst_core::ids::NodeId;
 use karst_core::plan::{Fact, Protection};
 use karst_core::world::{Answer, Answers, PartitionView, Partitions, World};
 
-fn partition(topic: &str, replicas: &[i32], in_sync: &[i32], min_in_sync: usize) -> PartitionView {
-    let nodes = |ids: &[i32]| ids.iter().copied().map(NodeId).collect::<BTreeSet<_>>();
-    PartitionView {
-        topic: topic.into(),
-        index: 0,
-        replicas: nodes(replicas),
-        in_sync: nodes(in_sync),
-        min_in_sync,
-    }
-}
-
 fn on(nodes: &[i32], found: Vec<PartitionView>) -> Answer<Partitions> {
     Answer::Known(Partitions { of: nodes.iter().copied().map(NodeId).collect(), found })
 }

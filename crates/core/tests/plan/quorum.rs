@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use karst_api::{self as api, Role};
 use karst_core::ids::{Entropy, NodeId};
 use karst_core::membership::{Change, Leaving};
-use karst_core::world::{Answer, PartitionView, World};
+use karst_core::world::{Answer, World};
 
 fn ids(kafka: &Kafka) -> Vec<i32> {
     let mut ids: Vec<_> = kafka.voters.iter().map(|voter| voter.node.0).collect();
@@ -209,13 +209,7 @@ fn brokers_with_partitions_keep_their_role_and_the_partitions_are_named() {
     edit_pool(&mut world, "brokers", |pool| pool.spec.roles = vec![Role::Controller]);
     // Somebody must serve.
     world.pools.insert("other".into(), Arc::new(pool("other", 1, "broker")));
-    let lives = PartitionView {
-        topic: "orders".into(),
-        index: 0,
-        replicas: [NodeId(1)].into(),
-        in_sync: [NodeId(1)].into(),
-        min_in_sync: 1,
-    };
+    let lives = partition("orders", &[1], &[1], 1);
     converge_kafka(&mut world, &mut kafka, &[lives]);
     let warning = &pool_conditions(&world, "brokers", "Warning")[0].2;
     assert!(warning.contains("node 1: orders-0"), "{warning}");

@@ -1,6 +1,5 @@
 //! Restarts of running pods: in which order, why, and what keeps them from it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,20 +9,6 @@ use karst_core::ids::NodeId;
 use karst_core::plan::plan;
 use karst_core::rolling::{Cause, Restart};
 use karst_core::world::{Answer, PartitionView, Partitions, PodView, World};
-
-fn nodes(ids: &[i32]) -> BTreeSet<NodeId> {
-    ids.iter().copied().map(NodeId).collect()
-}
-
-fn partition(topic: &str, replicas: &[i32], in_sync: &[i32], min_in_sync: usize) -> PartitionView {
-    PartitionView {
-        topic: topic.into(),
-        index: 0,
-        replicas: nodes(replicas),
-        in_sync: nodes(in_sync),
-        min_in_sync,
-    }
-}
 
 fn change_setting(world: &mut World) {
     edit_kafka(world, |kafka| {

@@ -46,11 +46,7 @@ async fn create(scene: &Scene) -> Result<Cluster<'_>> {
     for pool in &mut pools {
         pool["spec"]["storage"] = claims(true);
     }
-    let cluster = Cluster::create(scene, &kafka("set"), &pools).await?;
-    scene.step("waiting until it is ready");
-    cluster.until_ready().await?;
-    cluster.until_quorum_is_formed().await?;
-    Ok(cluster)
+    Cluster::create_ready(scene, &kafka("set"), &pools).await
 }
 
 /// Values of `null` take settings away.

@@ -10,7 +10,7 @@ use karst_core::names::CONTROLLER_ROLE_LABEL;
 use karst_e2e::cluster::{Cluster, STARTING, is_pod_ready};
 use karst_e2e::kafka_tools::ConsoleTools;
 use karst_e2e::load::under_load;
-use karst_e2e::manifests::{pool_with_claims, replicated};
+use karst_e2e::manifests::{pool_with_claims, replicated, separate};
 use karst_e2e::story::{Scene, story};
 use karst_e2e::{kubectl, wait};
 use kube::ResourceExt;
@@ -46,15 +46,7 @@ async fn controllers_come_go_and_are_replaced_under_load_and_nothing_is_lost() -
 }
 
 async fn create(scene: &Scene) -> Result<Cluster<'_>> {
-    let pools = [
-        pool_with_claims("live", "brokers", &["broker"], 3),
-        pool_with_claims("live", "controllers", &["controller"], 3),
-    ];
-    let cluster = Cluster::create(scene, &replicated("live"), &pools).await?;
-    scene.step("waiting until it is ready");
-    cluster.until_ready().await?;
-    cluster.until_quorum_is_formed().await?;
-    Ok(cluster)
+    Cluster::create_ready(scene, &replicated("live"), &separate("live")).await
 }
 
 async fn brokers(cluster: &Cluster<'_>) -> Result<BTreeMap<String, String>> {

@@ -34,11 +34,7 @@ async fn pods_restart_one_at_a_time_under_load_and_mistakes_hurt_one_node() -> R
 
 async fn create(scene: &Scene) -> Result<Cluster<'_>> {
     let both = pool_with_claims("live", "both", &["controller", "broker"], 3);
-    let cluster = Cluster::create(scene, &replicated("live"), &[both]).await?;
-    scene.step("waiting until it is ready");
-    cluster.until_ready().await?;
-    cluster.until_quorum_is_formed().await?;
-    Ok(cluster)
+    Cluster::create_ready(scene, &replicated("live"), &[both]).await
 }
 
 /// All pods are others than before, and the cluster was ready all the time.

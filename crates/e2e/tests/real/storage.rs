@@ -53,11 +53,7 @@ async fn create(scene: &Scene) -> Result<Cluster<'_>> {
     for key in ["default.replication.factor", "offsets.topic.replication.factor"] {
         kafka["spec"]["kafka"]["config"][key] = json!(2);
     }
-    let cluster = Cluster::create(scene, &kafka, &[brokers, controllers]).await?;
-    scene.step("waiting until it is ready");
-    cluster.until_ready().await?;
-    cluster.until_quorum_is_formed().await?;
-    Ok(cluster)
+    Cluster::create_ready(scene, &kafka, &[brokers, controllers]).await
 }
 
 async fn set_volumes(scene: &Scene, pool: &str, volumes: &[Value]) -> Result<()> {

@@ -28,10 +28,7 @@ async fn authorities_are_renewed_and_replaced_under_load() -> Result<()> {
             { "name": "mutual", "port": 9094, "type": "internal", "tls": true, "authentication": { "type": "tls" } },
         ]);
         let pools = [pool_with_claims("safe", "both", &["controller", "broker"], 3)];
-        let cluster = Cluster::create(scene, &kafka, &pools).await?;
-        scene.step("waiting until it is ready");
-        cluster.until_ready().await?;
-        cluster.until_quorum_is_formed().await?;
+        let cluster = Cluster::create_ready(scene, &kafka, &pools).await?;
         let bootstrap = cluster.bootstrap().await?;
         under_load(scene, &bootstrap, async || {
             let stop = CancellationToken::new();

@@ -27,10 +27,7 @@ const POOL: &str = "both";
 async fn changes_of_every_field_are_undone_without_a_trace() -> Result<()> {
     story("changes", Duration::from_secs(7200), async |scene| {
         let pools = [pool_with_claims("live", POOL, &["controller", "broker"], 1)];
-        let cluster = Cluster::create(scene, &kafka("live"), &pools).await?;
-        scene.step("waiting until it is ready");
-        cluster.until_ready().await?;
-        cluster.until_quorum_is_formed().await?;
+        let cluster = Cluster::create_ready(scene, &kafka("live"), &pools).await?;
         let operator = operators(scene).await?;
         let before = snapshot::take(&cluster).await?;
         let all = changes();

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use karst_api::{Kafka, KafkaStatus};
 use karst_e2e::cluster::{Cluster, STARTING, condition, is_true};
 use karst_e2e::kafka_tools::Kcat;
-use karst_e2e::manifests::{pool_with_claims, replicated};
+use karst_e2e::manifests::{replicated, separate};
 use karst_e2e::operator::Operator;
 use karst_e2e::story::story;
 use karst_e2e::{kubectl, wait};
@@ -24,14 +24,7 @@ const LONG_ENOUGH: Duration = Duration::from_secs(40);
 #[tokio::test]
 async fn disasters_are_survived_with_the_help_of_a_person() -> Result<()> {
     story("disasters", Duration::from_secs(1200), async |scene| {
-        let pools = [
-            pool_with_claims("live", "brokers", &["broker"], 3),
-            pool_with_claims("live", "controllers", &["controller"], 3),
-        ];
-        let cluster = Cluster::create(scene, &replicated("live"), &pools).await?;
-        scene.step("waiting until it is ready");
-        cluster.until_ready().await?;
-        cluster.until_quorum_is_formed().await?;
+        let cluster = Cluster::create_ready(scene, &replicated("live"), &separate("live")).await?;
         cluster.until_voters(&[3, 4, 5]).await?;
         let kcat = Kcat::new(&cluster.bootstrap().await?);
         kcat.round_trip("before", "record").await?;

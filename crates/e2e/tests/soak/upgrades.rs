@@ -10,7 +10,7 @@ use karst_core::names::KAFKA_VERSION_ANNOTATION;
 use karst_e2e::cluster::{Cluster, STARTING, warnings};
 use karst_e2e::kafka_tools::ConsoleTools;
 use karst_e2e::load::under_load;
-use karst_e2e::manifests::{pool_with_claims, replicated};
+use karst_e2e::manifests::{replicated, separate};
 use karst_e2e::story::story;
 use karst_e2e::wait;
 use kube::ResourceExt;
@@ -25,14 +25,7 @@ async fn upgrades_through_every_line_and_back() -> Result<()> {
     story("upgrades", Duration::from_secs(3000), async |scene| {
         let mut kafka = replicated("live");
         kafka["spec"]["kafka"]["version"] = json!("3.9.1");
-        let pools = [
-            pool_with_claims("live", "brokers", &["broker"], 3),
-            pool_with_claims("live", "controllers", &["controller"], 3),
-        ];
-        let cluster = Cluster::create(scene, &kafka, &pools).await?;
-        scene.step("waiting until it is ready");
-        cluster.until_ready().await?;
-        cluster.until_quorum_is_formed().await?;
+        let cluster = Cluster::create_ready(scene, &kafka, &separate("live")).await?;
         let bootstrap = cluster.bootstrap().await?;
         under_load(scene, &bootstrap, async || {
             leave_departed_controllers(&cluster).await?;

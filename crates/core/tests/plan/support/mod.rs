@@ -331,7 +331,7 @@ fn write_object(world: &mut World, object: Object) {
         }
         Object::ConfigMap(map) => {
             let digest = config_digest(map.data.as_ref()).ok();
-            let files = karst_core::objects::files(map.data.as_ref());
+            let files = karst_core::objects::files(map.data.as_ref(), |text| text.into());
             let storage_format = map.data.unwrap().get("storage.format").cloned();
             world.config_maps.insert(name, Arc::new(ConfigMapView { meta, digest, storage_format, files }));
         }
@@ -597,6 +597,22 @@ impl Kafka {
             Change::Leave { voter, .. } => self.voters.retain(|one| one != voter),
             Change::MakeDynamic => self.is_static = false,
         }
+    }
+}
+
+/// Nodes by their numbers.
+pub(crate) fn nodes(ids: &[i32]) -> BTreeSet<NodeId> {
+    ids.iter().copied().map(NodeId).collect()
+}
+
+/// The first partition of a topic.
+pub(crate) fn partition(topic: &str, replicas: &[i32], in_sync: &[i32], min_in_sync: usize) -> PartitionView {
+    PartitionView {
+        topic: topic.into(),
+        index: 0,
+        replicas: nodes(replicas),
+        in_sync: nodes(in_sync),
+        min_in_sync,
     }
 }
 
