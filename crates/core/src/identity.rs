@@ -14,8 +14,8 @@ use crate::world::World;
 /// The cluster's identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Its id.
-    pub cluster_id: ClusterId,
+    /// Its id. Unknown when only disks are left: then nodes start on those as they are, none is formatted, and Kafka tells.
+    pub cluster_id: Option<ClusterId>,
     /// Who formed its quorum. Unknown when the status was lost, with the `Kafka` resource or otherwise: then no node
     /// may form a quorum, and the voters themselves tell when they are up again.
     pub initial: Option<InitialControllers>,
@@ -35,30 +35,48 @@ pub fn resolve(world: &World, cluster: &Cluster) -> Result<Identity, Problem> {
     let known_list = status.initial_controllers.as_deref().map(InitialControllers::parse).transpose()?;
     match (known_id, known_list) {
         (Some(cluster_id), Some(initial)) => {
-            Ok(Identity { cluster_id, initial: Some(initial), is_durable: true })
+            Ok(Identity { cluster_id: Some(cluster_id), initial: Some(initial), is_durable: true })
         }
         (None, Some(initial)) => {
             let cluster_id = id_of_pools(world)?.ok_or(Problem::ClusterIdGone)?;
-            Ok(Identity { cluster_id, initial: Some(initial), is_durable: false })
+            Ok(Identity { cluster_id: Some(cluster_id), initial: Some(initial), is_durable: false })
         }
         // Whoever has an id exists, though its disks may be ones that nobody has labelled yet.
         (Some(cluster_id), None) => Ok(existing(world, cluster, cluster_id, true)),
-        (None, None) => match (id_of_pools(world)?, remains(world)) {
-            (cluster_id, None) => Ok(Identity {
-                cluster_id: cluster_id.unwrap_or_else(|| world.entropy.cluster_id()),
+        (None, None) => match (id_of_pools(world)?, has_remains(world)) {
+            (cluster_id, false) => Ok(Identity {
+                cluster_id: Some(cluster_id.unwrap_or_else(|| world.entropy.cluster_id())),
                 initial: Some(InitialControllers::form(controllers(cluster), &world.entropy)),
                 is_durable: false,
             }),
-            (Some(cluster_id), Some(_)) => Ok(existing(world, cluster, cluster_id, false)),
-            (None, Some(remains)) => Err(Problem::IdentityLost { remains }),
+            (Some(cluster_id), true) => Ok(existing(world, cluster, cluster_id, false)),
+            (None, true) => Ok(id_in_kafka(world)
+                .map_or(Identity { cluster_id: None, initial: None, is_durable: true }, |cluster_id| {
+                    existing(world, cluster, cluster_id, false)
+                })),
         },
     }
+}
+
+/// Are there disks, or more, of a cluster that no resource remembers?
+pub(crate) fn is_forgotten(world: &World) -> bool {
+    let is_known = world
+        .kafka
+        .status
+        .as_ref()
+        .is_some_and(|status| status.cluster_id.is_some() || status.initial_controllers.is_some());
+    !is_known && has_remains(world) && matches!(id_of_pools(world), Ok(None))
+}
+
+/// The id by which the nodes know each other. That a leader was elected proves that their disks belong together.
+fn id_in_kafka(world: &World) -> Option<ClusterId> {
+    world.answers.quorum.known()?.cluster_id.clone().map(ClusterId)
 }
 
 /// A cluster that exists, and whose list is unknown until its voters tell.
 fn existing(world: &World, cluster: &Cluster, cluster_id: ClusterId, has_id: bool) -> Identity {
     let initial = from_voters(world, cluster);
-    Identity { cluster_id, is_durable: has_id && initial.is_none(), initial }
+    Identity { cluster_id: Some(cluster_id), is_durable: has_id && initial.is_none(), initial }
 }
 
 /// The list as the voters would have formed it: for a cluster that exists, and whose list was lost.
@@ -92,14 +110,7 @@ fn id_of_pools(world: &World) -> Result<Option<ClusterId>, Problem> {
     }
 }
 
-/// Is anything left of an earlier life?
+/// Is anything left of an earlier life? It may hold data or votes, so the cluster must not be formed again.
 pub(crate) fn has_remains(world: &World) -> bool {
     !(world.pod_sets.is_empty() && world.pods.is_empty() && world.claims.is_empty())
-}
-
-/// What is left of an earlier life. It may hold data or votes, so the cluster must not be formed again.
-fn remains(world: &World) -> Option<String> {
-    let names: Vec<_> =
-        world.pod_sets.keys().chain(world.pods.keys()).chain(world.claims.keys()).cloned().collect();
-    (!names.is_empty()).then(|| names.join(", "))
 }

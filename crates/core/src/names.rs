@@ -52,6 +52,8 @@ pub const QUORUM_PODS_ANNOTATION: &str = "karst.io/quorum-pods";
 pub const RESTORE_ANNOTATION: &str = "karst.io/restore-voter";
 /// On the ConfigMap of a voter that is restored: the pod that ran before.
 pub const RESTORED_POD_ANNOTATION: &str = "karst.io/restored-pod";
+/// On the ConfigMap of a node with ephemeral disks: the pod that had them when the quorum was last seen.
+pub const DISK_ANNOTATION: &str = "karst.io/disk-of-pod";
 /// On a pod: the rack that it is in.
 pub const RACK_ANNOTATION: &str = "karst.io/rack";
 /// What kind of keys a cluster's certificates get from now on.

@@ -220,6 +220,27 @@ pub enum Notice {
         /// Why not.
         why: String,
     },
+    /// A cluster of which only disks are left.
+    #[error(
+        "{claims} claims of an earlier cluster of this name are there, and no resource knows its id: its nodes start on these disks as they are, no disk is formatted, and the cluster's id is taken from Kafka when it has a leader. If the disks are not needed, delete the claims to start empty"
+    )]
+    Adopting {
+        /// How many.
+        claims: usize,
+    },
+    /// A cluster that lost everything, and starts over.
+    #[error(
+        "every disk of the cluster was ephemeral, and is gone with its pod: the cluster is formed anew, without topics and records"
+    )]
+    FormedAnew,
+    /// A cluster that cannot go on, and has not lost everything.
+    #[error(
+        "the disks of most voters were ephemeral, and are gone with their pods: nobody can be elected any more. Left are the disks of {pods}. Save what you need from them, then delete these pods: the cluster is formed anew then, without topics and records"
+    )]
+    DisksLeft {
+        /// The pods that have them.
+        pods: String,
+    },
     /// Controllers that are gone, and in the way of a metadata version.
     #[error(
         "controllers {nodes} left the quorum, and Kafka still has them registered with what they could do when they left; should that be less than metadata version {metadata} needs, they run once more, without a vote, until they have registered anew"
@@ -501,6 +522,9 @@ impl Notice {
             Self::MetadataFailed { .. } => "MetadataVersionHeld",
             Self::VersionHeld { .. } => "VersionHeld",
             Self::RestorationHeld { .. } => "RestorationHeld",
+            Self::FormedAnew => "FormedAnew",
+            Self::Adopting { .. } => "AdoptingDisks",
+            Self::DisksLeft { .. } => "DisksLost",
             Self::ControllersRegistered { .. } => "ControllersStillRegistered",
             Self::RestartHeld { .. } => "RestartHeld",
             Self::RollStopped { .. } => "RollingUpdateStopped",

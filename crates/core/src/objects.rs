@@ -24,8 +24,8 @@ use crate::ids::ClusterId;
 use crate::listeners::address::{self, Served};
 use crate::listeners::{ClientListener, Reach};
 use crate::names::{
-    ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL,
-    RESTORED_POD_ANNOTATION, SETTINGS_IN_KAFKA_ANNOTATION,
+    ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, DISK_ANNOTATION,
+    POD_NAME_LABEL, RESTORED_POD_ANNOTATION, SETTINGS_IN_KAFKA_ANNOTATION,
 };
 use crate::properties::Properties;
 use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
@@ -35,7 +35,7 @@ use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
 use crate::versions::Logging;
 use crate::world::{Meta, PlainView, Settings, World};
-use crate::{certificates, dynamic, fences, jvm, logging, metrics, pods};
+use crate::{anew, certificates, dynamic, fences, jvm, logging, metrics, pods};
 
 /// An object to be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -210,8 +210,8 @@ pub struct Render<'a> {
     pub cluster: &'a Cluster,
     /// What is true.
     pub world: &'a World,
-    /// The id the nodes are formatted with.
-    pub cluster_id: &'a ClusterId,
+    /// The id the nodes are formatted with, if it is known.
+    pub cluster_id: Option<&'a ClusterId>,
     /// Who formed the quorum, if that is known.
     pub initial: Option<&'a InitialControllers>,
     /// Where its voters are kept.
@@ -335,16 +335,20 @@ impl Render<'_> {
     }
 
     fn storage_format(&self, node: Node<'_>) -> StorageFormat {
+        if self.cluster_id.is_none() {
+            return StorageFormat::Adopt;
+        }
         if self.quorum == Kind::Static {
             return StorageFormat::Static;
         }
         if let Some(restoration) = self.restored(node) {
             return restoration.format();
         }
-        let name = self.cluster.pod_name(node);
-        let running = self.world.config_maps.get(&name).and_then(|map| map.storage_format.as_deref());
-        let worked_before =
-            self.world.kafka.status.as_ref().is_some_and(|status| status.kafka_version.is_some());
+        let map = self.world.config_maps.get(&self.cluster.pod_name(node));
+        let running = map.and_then(|map| map.storage_format.as_deref());
+        let status = self.world.kafka.status.as_ref();
+        let worked_before = status.is_some_and(|status| status.kafka_version.is_some())
+            || map.is_some_and(|map| map.meta.annotations.contains_key(RESTORED_POD_ANNOTATION));
         let quorum = self.world.answers.quorum.known();
         crate::quorum::storage_format(node.id, self.initial, running, worked_before, quorum)
     }
@@ -352,7 +356,7 @@ impl Render<'_> {
     fn config_map(&self, node: Node<'_>, served: &[Served<'_>], config: &Properties) -> ConfigMap {
         let mut data = vec![
             ("server.config", config.render()),
-            ("cluster.id", self.cluster_id.to_string()),
+            ("cluster.id", self.cluster_id.map(ToString::to_string).unwrap_or_default()),
             ("metadata.version", self.cluster.metadata_version.to_owned()),
             ("storage.format", self.storage_format(node).as_str().to_owned()),
             (
@@ -383,14 +387,17 @@ impl Render<'_> {
     fn config_map_meta(&self, node: Node<'_>, served: &[Served<'_>]) -> ObjectMeta {
         let mut meta = self.node_meta(node, self.cluster.pod_name(node));
         let restored = match self.restored(node) {
-            Some(restoration) => restoration.first_pod(self.world),
+            Some(restoration) => restoration.first_pod(self.world, node.id),
             None => restoration::mark(self.world, node.id),
         };
-        if let Some(pod) = restored {
-            meta.annotations = Some([(RESTORED_POD_ANNOTATION.to_owned(), pod)].into());
-        }
-        if let Some(memory) = address::memory(served) {
-            meta.annotations.get_or_insert_default().insert(ADVERTISED_ANNOTATION.to_owned(), memory);
+        let memories = [
+            (RESTORED_POD_ANNOTATION, restored),
+            (DISK_ANNOTATION, anew::memory(self.world, self.cluster, node)),
+            (ADVERTISED_ANNOTATION, address::memory(served)),
+        ];
+        for (key, memory) in memories {
+            let Some(memory) = memory else { continue };
+            meta.annotations.get_or_insert_default().insert(key.to_owned(), memory);
         }
         node.pool.template.others().add_marked_to(&mut meta);
         meta

@@ -29,8 +29,8 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal};
 use crate::world::{Answer, Trouble, World};
 use crate::{
-    claims, config, ignored, membership, migration, own_certificates, pods, rack, registration, removals,
-    resolve, restoration, rolling, settings, upgrade,
+    anew, claims, config, ignored, membership, migration, own_certificates, pods, rack, registration,
+    removals, resolve, restoration, rolling, settings, upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -92,6 +92,17 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         }
     };
     plan.facts = missing_facts(world, &cluster, &identity);
+    if identity.cluster_id.is_none() {
+        let adopting = Notice::Adopting { claims: world.claims.len() };
+        // Said first, so that it is decided on a view of the resource that cannot be too old to know the id.
+        if plan.facts.is_empty() && !status::has_said(world, adopting.reason()) {
+            let progress = Progress::Underway { reason: adopting.reason(), message: adopting.to_string() };
+            plan.notices.push(adopting);
+            report_pools(&mut plan, world, None, &pool_problems)?;
+            return finish(plan, world, None, progress);
+        }
+        plan.notices.push(adopting);
+    }
 
     // Kafka's own word, where a decision needs it.
     plan.questions = first_questions(world, asks_quorum, partitions_of);
@@ -122,7 +133,10 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         return Ok(plan);
     }
 
-    let restoration = restoration::asked_for(world, &cluster, &mut plan.notices);
+    let anew = anew::next(world, &cluster);
+    plan.notices.extend(anew.notice);
+    plan.look_soon(anew.look_again);
+    let restoration = anew.restoration.or_else(|| restoration::asked_for(world, &cluster, &mut plan.notices));
     if restoration::is_idle(world, restoration.as_ref()) {
         plan.forgotten.push(RESTORE_ANNOTATION);
     }
@@ -136,7 +150,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         let render = Render {
             cluster: &cluster,
             world,
-            cluster_id: &identity.cluster_id,
+            cluster_id: identity.cluster_id.as_ref(),
             initial: identity.initial.as_ref(),
             quorum: kind(world, &identity),
             bootstrap_servers: bootstrap_servers(world, &cluster),
@@ -145,7 +159,9 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         wanted.extend(render.nodes()?);
         reach_listeners(&mut plan, world, &cluster)?;
         grow_claims(&mut plan, world, &cluster);
-        plan.removals = removals::of(world, &cluster, &pool_problems);
+        if identity.cluster_id.is_some() {
+            plan.removals = removals::of(world, &cluster, &pool_problems);
+        }
         plan.protections = removals::protections(world, &cluster);
     }
     for object in wanted {
@@ -174,7 +190,8 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         if racks.are_unknown || !plan.racked.is_empty() {
             keep_brokers(&mut plan, world);
         }
-        plan.restarts.extend(restoration.and_then(|restoration| restoration.restart(world, &cluster)));
+        plan.restarts
+            .extend(restoration.iter().flat_map(|restoration| restoration.restarts(world, &cluster)));
         unregister_then_upgrade(&mut plan, world, &cluster, due.is_empty());
     }
     pause_after_failures(&mut plan, world);
@@ -321,9 +338,8 @@ fn missing_facts(world: &World, cluster: &Cluster, identity: &Identity) -> Vec<F
         let forms = !identity::has_remains(world);
         return vec![Fact::Identity { status, forms }];
     }
-    pools
-        .iter()
-        .filter(|(_, status)| status.cluster_id.is_none())
+    let told = pools.iter().filter(|_| identity.cluster_id.is_some());
+    told.filter(|(_, status)| status.cluster_id.is_none())
         .map(|(pool, _)| Fact::PoolCluster {
             pool: pool.name.clone(),
             status: json!({ "clusterId": identity.cluster_id }),

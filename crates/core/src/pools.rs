@@ -7,9 +7,10 @@ use karst_api as api;
 
 use crate::cluster::{Pool, Roles};
 use crate::departed;
+use crate::health;
 use crate::identity;
 use crate::ids::NodeId;
-use crate::names::{self, NODE_POOLS_ANNOTATION, STORAGE_ANNOTATION};
+use crate::names::{self, NODE_POOLS_ANNOTATION, POD_NAME_LABEL, STORAGE_ANNOTATION};
 use crate::nodes::{self, Checked};
 use crate::notice::Notice;
 use crate::problem::Problem;
@@ -87,6 +88,7 @@ pub(crate) fn resolve(world: &World, resolved: &mut Resolved) -> Vec<Pool> {
             }
         }
     }
+    check_disks(world, &checked, resolved);
     let taken = taken_ids(world, refused);
     nodes::settle(world, checked, &taken, resolved)
 }
@@ -134,15 +136,37 @@ fn report_vanished_pools(world: &World, wanted: &[Wanted<'_>], resolved: &mut Re
 }
 
 /// The ids a pool's nodes have: what its status says, or what its pod set runs, or (the virtual pool has neither
-/// when its cluster is being made) what the quorum was formed with.
+/// when its cluster is being made) what the quorum was formed with. When only disks are left, those tell.
 fn current_ids(world: &World, pool: &Wanted<'_>) -> Vec<NodeId> {
     if let Some(ids) = pool.status.and_then(|status| status.node_ids.as_ref()) {
         return ids.iter().copied().map(NodeId).collect();
     }
     match running(world, pool.name) {
         Some(set) => pod_ids(set).collect(),
+        None if identity::is_forgotten(world) => ids_of_claims(world, pool.name).into_iter().collect(),
         None => founders(world, pool.name),
     }
+}
+
+/// The nodes of a pool that have disks.
+fn ids_of_claims(world: &World, pool: &str) -> BTreeSet<NodeId> {
+    let pods = world.claims.values().filter_map(|claim| claim.meta.labels.get(POD_NAME_LABEL));
+    let nodes = pods.filter_map(|pod| Some((pod, names::node_of_pod(pod)?)));
+    nodes.filter(|(pod, node)| world.key.pod(pool, *node) == **pod).map(|(_, node)| node).collect()
+}
+
+/// Disks that are to be found again must all belong to nodes: which of too many vote, nobody can tell.
+fn check_disks(world: &World, pools: &[Checked], resolved: &mut Resolved) {
+    if !identity::is_forgotten(world) {
+        return;
+    }
+    let too_many = pools.iter().filter(|pool| pool.current.len() > pool.replicas);
+    resolved.problems.extend(too_many.map(|pool| Problem::MoreDisks {
+        pool: pool.pool.name.clone(),
+        ids: health::list(&pool.current),
+        found: pool.current.len(),
+        replicas: pool.replicas,
+    }));
 }
 
 /// The initial controllers that are nodes of a pool.

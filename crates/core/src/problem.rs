@@ -259,13 +259,19 @@ pub enum Problem {
         /// Each pool with its id.
         found: String,
     },
-    /// Something is left of a cluster that nobody remembers.
+    /// More disks than nodes, and nobody remembers which nodes there were.
     #[error(
-        "{remains} exist, but neither this resource nor its pools know which cluster they belong to; restore status.clusterId of this resource from a backup (it is cluster.id in meta.properties on each disk), or delete them to start empty"
+        "the claims of nodes {ids} of pool {pool} are there, {replicas} nodes are asked for, and no resource remembers which of them belong to the cluster; set replicas to {found} (nodes can be removed later), or delete the claims of nodes that had been removed before"
     )]
-    IdentityLost {
-        /// What is left.
-        remains: String,
+    MoreDisks {
+        /// The pool.
+        pool: String,
+        /// The nodes.
+        ids: String,
+        /// How many they are.
+        found: usize,
+        /// How many are asked for.
+        replicas: usize,
     },
     /// The cluster's id is lost, though its quorum was formed.
     #[error(
@@ -335,7 +341,7 @@ impl Problem {
         match self {
             missing if missing.is_waiting() => "PoolsMissing",
             Self::OtherOperator { .. } => "OtherOperator",
-            Self::IdentityLost { .. } | Self::ClusterIdGone | Self::InitialControllers { .. } => {
+            Self::MoreDisks { .. } | Self::ClusterIdGone | Self::InitialControllers { .. } => {
                 "IdentityUnknown"
             }
             Self::ForeignPool { .. } | Self::PoolsDisagree { .. } => "ClusterIdMismatch",

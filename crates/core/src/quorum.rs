@@ -126,6 +126,8 @@ pub enum StorageFormat {
     Initial,
     /// As one that joins a quorum that exists.
     Join,
+    /// Not at all: it starts on a disk that is formatted already, whatever the cluster's id is.
+    Adopt,
 }
 
 impl StorageFormat {
@@ -135,6 +137,7 @@ impl StorageFormat {
             Self::Static => "static",
             Self::Initial => "initial",
             Self::Join => "join",
+            Self::Adopt => "adopt",
         }
     }
 }
@@ -177,6 +180,7 @@ mod tests {
 
     fn kafka(voters: Vec<Replica>) -> QuorumView {
         QuorumView {
+            cluster_id: None,
             leader: NodeId(3),
             epoch: 1,
             stable_for: std::time::Duration::from_secs(60),

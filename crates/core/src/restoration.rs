@@ -25,13 +25,16 @@ const SURE: Duration = Duration::from_secs(60);
 const HAS_LEADER: &str =
     "the quorum has a leader, and replaces lost disks by itself; the annotation is taken away";
 
-/// A voter that comes back.
+/// Voters that come back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Restoration {
-    voter: Voter,
+    /// Which.
+    restored: Vec<Voter>,
+    /// Why their pods restart.
+    cause: Cause,
     /// All voters, as they were last seen.
     pub(crate) voters: InitialControllers,
-    /// Does it take part again?
+    /// Do they take part again?
     pub(crate) is_over: bool,
 }
 
@@ -59,7 +62,13 @@ fn allowed(world: &World, cluster: &Cluster, text: &str) -> Result<Restoration, 
         }
         Some(_) => {}
     }
-    let list = with_hosts(cluster, &voters)?;
+    let voters_and_hosts = with_hosts(cluster, &voters)?;
+    let restoration = |is_over| Restoration {
+        restored: vec![voter],
+        cause: Cause::Restored,
+        voters: voters_and_hosts,
+        is_over,
+    };
     if let Answer::Known(quorum) = &world.answers.quorum {
         let is_back = |one: &crate::world::Replica| {
             one.node == voter.node && one.directory == Some(voter.directory) && one.takes_part
@@ -68,7 +77,7 @@ fn allowed(world: &World, cluster: &Cluster, text: &str) -> Result<Restoration, 
         if !is_over && !is_being_restored(world, voter.node) {
             return Err(HAS_LEADER.to_owned());
         }
-        return Ok(Restoration { voter, voters: list, is_over });
+        return Ok(restoration(is_over));
     }
     if world.has_serving_controller() {
         return Err("a controller is ready, so somebody leads; the quorum has to be asked first".to_owned());
@@ -77,7 +86,13 @@ fn allowed(world: &World, cluster: &Cluster, text: &str) -> Result<Restoration, 
         return Err(format!("the quorum must have been without a leader for {} seconds", SURE.as_secs()));
     }
     check_others(world, &voter, &voters)?;
-    Ok(Restoration { voter, voters: list, is_over: false })
+    Ok(restoration(false))
+}
+
+/// All voters come back, on empty disks: for those who know that nothing is left of what they voted for.
+pub(crate) fn of_all(cluster: &Cluster, voters: Vec<Voter>) -> Result<Restoration, String> {
+    let list = with_hosts(cluster, &voters)?;
+    Ok(Restoration { restored: voters, cause: Cause::FormedAnew, voters: list, is_over: false })
 }
 
 /// Whoever was restored may not be a majority without those who were not, one of whom must be there.
@@ -106,7 +121,7 @@ fn parse(text: &str) -> Option<Voter> {
 }
 
 /// The voters as the status remembers them.
-fn last_known(world: &World) -> Vec<Voter> {
+pub(crate) fn last_known(world: &World) -> Vec<Voter> {
     let status = world.kafka.status.as_ref().and_then(|status| status.quorum.as_ref()?.voters.as_ref());
     let voter = |voter: &api::QuorumVoter| {
         let directory: DirectoryId = voter.directory_id.as_ref()?.parse().ok()?;
@@ -125,12 +140,12 @@ fn with_hosts(cluster: &Cluster, voters: &[Voter]) -> Result<InitialControllers,
     voters.iter().map(entry).collect::<Result<Vec<_>, String>>().map(InitialControllers::of_voters)
 }
 
-fn pod(world: &World, node: NodeId) -> Option<&PodView> {
+pub(crate) fn pod(world: &World, node: NodeId) -> Option<&PodView> {
     let found = world.pods.iter().find(|(name, _)| names::node_of_pod(name) == Some(node));
     found.map(|(_, pod)| pod.as_ref())
 }
 
-fn config_map(world: &World, node: NodeId) -> Option<&ConfigMapView> {
+pub(crate) fn config_map(world: &World, node: NodeId) -> Option<&ConfigMapView> {
     let found = world.config_maps.iter().find(|(name, _)| names::node_of_pod(name) == Some(node));
     found.map(|(_, map)| map.as_ref())
 }
@@ -159,45 +174,52 @@ pub(crate) fn is_idle(world: &World, restoration: Option<&Restoration>) -> bool 
 impl Restoration {
     /// Is it about this node?
     pub(crate) fn is_of(&self, node: NodeId) -> bool {
-        self.voter.node == node
+        self.restored.iter().any(|voter| voter.node == node)
     }
 
-    /// How the node formats its empty disk.
+    /// How such a node formats its empty disk.
     pub(crate) fn format(&self) -> StorageFormat {
         if self.is_over { StorageFormat::Join } else { StorageFormat::Initial }
     }
 
-    /// The pod that ran when the restoration began: its disk is not the one that is wanted.
-    pub(crate) fn first_pod(&self, world: &World) -> Option<String> {
-        let map = config_map(world, self.voter.node);
+    /// The pod of a node that ran when the restoration began: its disk is not the one that is wanted.
+    pub(crate) fn first_pod(&self, world: &World, node: NodeId) -> Option<String> {
+        let map = config_map(world, node);
         let remembered = map.and_then(|map| map.meta.annotations.get(RESTORED_POD_ANNOTATION)).cloned();
-        let running = || pod(world, self.voter.node).map(|pod| pod.meta.uid.clone());
+        let running = || pod(world, node).map(|pod| pod.meta.uid.clone());
         (!self.is_over).then(|| remembered.or_else(running).unwrap_or_default())
     }
 
     /// Is nothing left to be done?
     fn is_done(&self, world: &World) -> bool {
-        let format = config_map(world, self.voter.node).and_then(|map| map.storage_format.as_deref());
-        self.is_over && format == Some(StorageFormat::Join.as_str())
+        let joins = |voter: &Voter| {
+            let map = config_map(world, voter.node);
+            map.and_then(|map| map.storage_format.as_deref()) == Some(StorageFormat::Join.as_str())
+        };
+        self.is_over && self.restored.iter().all(joins)
     }
 
-    /// The pod starts anew, on an empty disk, when its settings say as whom.
-    pub(crate) fn restart(&self, world: &World, cluster: &Cluster) -> Option<Restart> {
-        let map = config_map(world, self.voter.node)?;
-        let pod = pod(world, self.voter.node)?;
+    /// The pods start anew, on empty disks, when their settings say as whom.
+    pub(crate) fn restarts(&self, world: &World, cluster: &Cluster) -> Vec<Restart> {
+        self.restored.iter().filter_map(|voter| self.restart(world, cluster, voter.node)).collect()
+    }
+
+    fn restart(&self, world: &World, cluster: &Cluster, node: NodeId) -> Option<Restart> {
+        let map = config_map(world, node)?;
+        let pod = pod(world, node)?;
         let is_first = map.meta.annotations.get(RESTORED_POD_ANNOTATION) == Some(&pod.meta.uid);
         if self.is_over || !is_first || pod.meta.deleting {
             return None;
         }
-        let node = cluster.controllers().into_iter().find(|node| node.id == self.voter.node)?;
-        let claim = node.pool.storage.metadata_disk().claim_name(&pod.meta.name);
+        let controller = cluster.controllers().into_iter().find(|controller| controller.id == node)?;
+        let claim = controller.pool.storage.metadata_disk().claim_name(&pod.meta.name);
         let claim = claim.and_then(|name| world.claims.get(&name)).map(AsRef::as_ref);
         let identity = |claim: &ClaimView| (claim.meta.name.clone(), claim.meta.uid.clone());
         Some(Restart {
-            node: self.voter.node,
+            node,
             pod: pod.meta.name.clone(),
             uid: pod.meta.uid.clone(),
-            causes: vec![Cause::Restored],
+            causes: vec![self.cause.clone()],
             claims: claim.map(identity).into_iter().collect(),
             exposed: None,
         })

@@ -49,6 +49,8 @@ pub enum Cause {
     EmptyDisks,
     /// It gets back the vote that it had before its disk was lost.
     Restored,
+    /// The whole cluster starts over.
+    FormedAnew,
     /// The file systems of these claims grow only when they are mounted anew.
     Resize(Vec<String>),
 }
@@ -62,6 +64,7 @@ impl Cause {
             Self::Certificates(stale) => stale.reason(),
             Self::Asked | Self::EmptyDisks => "ManualRollingUpdate",
             Self::Restored => "VoterRestored",
+            Self::FormedAnew => "FormedAnew",
             Self::Resize(_) => "FileSystemResizeNeeded",
         }
     }
@@ -83,6 +86,9 @@ impl fmt::Display for Cause {
             Self::Restored => {
                 write!(f, "the annotation {RESTORE_ANNOTATION} gives it back its vote, on an empty disk")
             }
+            Self::FormedAnew => f.write_str(
+                "every disk of the cluster was ephemeral, and is gone: it is formed anew, without topics and records",
+            ),
             Self::Resize(claims) => {
                 write!(f, "file system resize: {} grew and must be mounted anew", claims.join(", "))
             }

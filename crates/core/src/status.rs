@@ -349,6 +349,12 @@ pub fn patch<S: Serialize>(
     Ok((!changed.is_empty()).then(|| serde_json::json!({ "status": changed })))
 }
 
+/// Does the resource tell of this already?
+pub(crate) fn has_said(world: &World, reason: &str) -> bool {
+    let conditions = world.kafka.status.as_ref().and_then(|status| status.conditions.as_ref());
+    conditions.into_iter().flatten().any(|condition| condition.reason.as_deref() == Some(reason))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

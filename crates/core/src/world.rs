@@ -211,6 +211,8 @@ impl Replica {
 /// What the quorum's leader said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuorumView {
+    /// The id of the cluster, where it is told.
+    pub cluster_id: Option<String>,
     /// Who leads.
     pub leader: NodeId,
     /// Which term of office this is.

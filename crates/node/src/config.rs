@@ -37,7 +37,8 @@ pub mod file {
 pub struct NodeConfig {
     pub node_id: NodeId,
     pub role: Role,
-    pub cluster_id: String,
+    /// Unknown while disks are adopted.
+    pub cluster_id: Option<String>,
     pub metadata_version: String,
     pub storage_format: StorageFormat,
     pub log_dirs: LogDirs,
@@ -83,6 +84,8 @@ pub enum StorageFormat {
     Initial(InitialControllers),
     /// A dynamic quorum that exists: voters are learnt from its leader.
     Join,
+    /// Nobody knows the cluster's id but the disks: nothing is formatted.
+    Adopt,
 }
 
 /// The first voters of a dynamic quorum, in the notation of Kafka's storage tool: `id@host:port:directory,...`
@@ -259,12 +262,13 @@ impl NodeConfig {
     pub fn parse(files: &ConfigFiles) -> Result<Self, ConfigError> {
         let server = Properties::parse(files.bytes(file::SERVER_CONFIG)?)?;
         let role = parse_role(&server)?;
+        let storage_format = parse_storage_format(files)?;
         Ok(Self {
             node_id: NodeId(required_number(&server, "node.id")?),
             role,
-            cluster_id: files.word(file::CLUSTER_ID)?,
+            cluster_id: parse_cluster_id(files, &storage_format)?,
             metadata_version: files.word(file::METADATA_VERSION)?,
-            storage_format: parse_storage_format(files)?,
+            storage_format,
             log_dirs: LogDirs::from_properties(&server)?,
             own_listener: listeners::own_listener(&server, role)?,
             stores: parse_stores(&server),
@@ -325,10 +329,18 @@ fn parse_fetch_timeout(server: &Properties) -> Result<Duration, ConfigError> {
     })
 }
 
+fn parse_cluster_id(files: &ConfigFiles, format: &StorageFormat) -> Result<Option<String>, ConfigError> {
+    match format {
+        StorageFormat::Adopt => Ok(None),
+        _ => files.word(file::CLUSTER_ID).map(Some),
+    }
+}
+
 fn parse_storage_format(files: &ConfigFiles) -> Result<StorageFormat, ConfigError> {
     match files.word(file::STORAGE_FORMAT)?.as_str() {
         "static" => Ok(StorageFormat::Static),
         "join" => Ok(StorageFormat::Join),
+        "adopt" => Ok(StorageFormat::Adopt),
         "initial" => {
             InitialControllers::parse(files.text(file::INITIAL_CONTROLLERS)?).map(StorageFormat::Initial)
         }

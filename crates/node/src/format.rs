@@ -90,9 +90,17 @@ pub struct Refusal {
 /// What stands in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    OtherCluster { found: String, expected: String },
-    OtherNode { found: NodeId, expected: NodeId },
+    OtherCluster {
+        found: String,
+        expected: String,
+    },
+    OtherNode {
+        found: NodeId,
+        expected: NodeId,
+    },
     BrokenMeta(MetaError),
+    /// No disk is formatted before the cluster's id is known.
+    Empty,
     Unmarked(Vec<String>),
     Unreadable(String),
 }
@@ -119,6 +127,11 @@ impl fmt::Display for Refusal {
                 "{path} has a {} that cannot be trusted: {error}. Restore the file (cluster.id, node.id, directory.id and \
                  version=1), or, if the data is not needed, empty the directory by hand.",
                 meta::FILE_NAME
+            ),
+            Found::Empty => write!(
+                f,
+                "{path} is empty, and the id of the cluster is not known yet. It is formatted when other nodes, whose disks are \
+                 not empty, have found each other."
             ),
             Found::Unmarked(names) => write!(
                 f,
@@ -149,9 +162,14 @@ enum Verdict {
 pub fn decide(config: &NodeConfig, directories: &[(PathBuf, Contents)]) -> Decision {
     let mut unformatted = Vec::new();
     let mut refusals = Vec::new();
+    // Where nobody knows the cluster's id, the first disk that has one tells the others.
+    let mut cluster_id = config.cluster_id.clone();
     for (path, contents) in directories {
-        match judge(config, contents) {
-            Verdict::Formatted(_) => {}
+        match judge(config, cluster_id.as_deref(), contents) {
+            Verdict::Formatted(meta) => cluster_id = Some(meta.cluster_id),
+            Verdict::NeedsFormat if config.storage_format == StorageFormat::Adopt => {
+                refusals.push(Refusal { path: path.clone(), found: Found::Empty });
+            }
             Verdict::NeedsFormat => unformatted.push(path.clone()),
             Verdict::Refused(found) => refusals.push(Refusal { path: path.clone(), found }),
         }
@@ -165,26 +183,28 @@ pub fn decide(config: &NodeConfig, directories: &[(PathBuf, Contents)]) -> Decis
     }
 }
 
-fn judge(config: &NodeConfig, contents: &Contents) -> Verdict {
+fn judge(config: &NodeConfig, cluster_id: Option<&str>, contents: &Contents) -> Verdict {
     match contents {
         Contents::Empty | Contents::InterruptedFormat { .. } => Verdict::NeedsFormat,
         Contents::Unmarked(names) => Verdict::Refused(Found::Unmarked(names.clone())),
         Contents::Unreadable(error) => Verdict::Refused(Found::Unreadable(error.clone())),
-        Contents::Marked(bytes) => judge_mark(config, bytes),
+        Contents::Marked(bytes) => judge_mark(config.node_id, cluster_id, bytes),
     }
 }
 
-fn judge_mark(config: &NodeConfig, bytes: &[u8]) -> Verdict {
-    match MetaProperties::parse(bytes) {
-        Err(error) => Verdict::Refused(Found::BrokenMeta(error)),
-        Ok(meta) if meta.cluster_id != config.cluster_id => Verdict::Refused(Found::OtherCluster {
-            found: meta.cluster_id,
-            expected: config.cluster_id.clone(),
-        }),
-        Ok(meta) if meta.node_id != config.node_id => {
-            Verdict::Refused(Found::OtherNode { found: meta.node_id, expected: config.node_id })
+fn judge_mark(node: NodeId, cluster_id: Option<&str>, bytes: &[u8]) -> Verdict {
+    let meta = match MetaProperties::parse(bytes) {
+        Err(error) => return Verdict::Refused(Found::BrokenMeta(error)),
+        Ok(meta) => meta,
+    };
+    match cluster_id.filter(|expected| *expected != meta.cluster_id) {
+        Some(expected) => {
+            Verdict::Refused(Found::OtherCluster { found: meta.cluster_id, expected: expected.to_owned() })
         }
-        Ok(meta) => Verdict::Formatted(meta),
+        None if meta.node_id != node => {
+            Verdict::Refused(Found::OtherNode { found: meta.node_id, expected: node })
+        }
+        None => Verdict::Formatted(meta),
     }
 }
 
@@ -192,7 +212,9 @@ fn quorum_option(config: &NodeConfig, directories: &[(PathBuf, Contents)]) -> Qu
     use WhyNotInitial::{BrokerOnly, MetadataFormatted, MetadataLost, NotListed, QuorumExists};
     let controllers = match &config.storage_format {
         StorageFormat::Static => return QuorumOption::Static,
-        StorageFormat::Join => return QuorumOption::NoInitialControllers(QuorumExists),
+        StorageFormat::Join | StorageFormat::Adopt => {
+            return QuorumOption::NoInitialControllers(QuorumExists);
+        }
         StorageFormat::Initial(controllers) => controllers,
     };
     if !config.role.is_controller() {
@@ -228,7 +250,7 @@ pub fn storage_tool_arguments(
 ) -> Vec<String> {
     let mut arguments = vec![
         "format".to_owned(),
-        format!("--cluster-id={}", config.cluster_id),
+        format!("--cluster-id={}", config.cluster_id.as_deref().unwrap_or_default()),
         format!("--release-version={}", config.metadata_version),
         format!("--config={}", server_config.display()),
         "--ignore-formatted".to_owned(),

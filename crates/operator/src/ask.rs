@@ -166,9 +166,10 @@ async fn quorum(admin: &Admin) -> Result<QuorumView, Error> {
     let quorum = admin.describe_quorum().await?;
     let is_committed = is_committed(admin, &quorum).await?;
     let features = admin.features().await?.finalized;
-    let registered = admin.describe_controllers().await?.controllers;
+    let told = admin.describe_controllers().await?;
     Ok(QuorumView {
-        registered: registered.iter().map(|controller| NodeId(controller.id.0)).collect(),
+        cluster_id: Some(told.cluster_id).filter(|id| !id.is_empty()),
+        registered: told.controllers.iter().map(|controller| NodeId(controller.id.0)).collect(),
         leader: NodeId(quorum.leader.0),
         epoch: quorum.leader_epoch,
         stable_for: Duration::ZERO,

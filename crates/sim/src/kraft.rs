@@ -741,6 +741,7 @@ impl Quorum {
             observers.push(replica(&own));
         }
         Some(QuorumView {
+            cluster_id: None,
             leader: own.node,
             epoch: i32::try_from(office.epoch).unwrap_or(i32::MAX),
             stable_for: Duration::from_millis(self.now.saturating_sub(office.since)),

@@ -1,12 +1,15 @@
 //! How a cluster comes to be, and that nothing between two steps can make it come out otherwise.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::support::*;
 use karst_core::ids::Entropy;
+use karst_core::objects::Object;
 use karst_core::plan::{Fact, plan};
 use karst_core::problem::Problem;
-use karst_core::world::{Answer, Answers};
+use karst_core::quorum::InitialControllers;
+use karst_core::world::{Answer, Answers, World};
 
 #[test]
 fn facts_are_durable_in_order_before_the_first_pod_is_asked_for() {
@@ -188,22 +191,77 @@ fn a_recreated_kafka_resource_brings_the_cluster_back_from_its_disks() {
     assert_eq!(conditions(&world, "Ready")[0].0, "True");
 }
 
-#[test]
-fn disks_that_nobody_remembers_are_left_alone() {
+/// A cluster of which only the disks are left, with its voters.
+fn disks_only() -> (World, Kafka) {
     let mut world = converged();
+    let kafka = Kafka::formed(&world);
     edit_kafka(&mut world, |kafka| kafka.status = None);
     for pool in world.pools.values_mut() {
         Arc::make_mut(pool).status = None;
     }
     (world.pods, world.pod_sets, world.config_maps) = Default::default();
-    let plan = decide(&world);
-    assert!(plan.facts.is_empty());
-    assert!(matches!(plan.problems.as_slice(), [Problem::IdentityLost { .. }]), "{:?}", plan.problems);
+    (world, kafka)
+}
 
-    // With the disks gone too, it is a new cluster.
+#[test]
+fn disks_that_nobody_remembers_are_found_again_and_never_formatted() {
+    let (mut world, mut kafka) = disks_only();
+    // Disks of nodes that are not the lowest: they tell the ids.
+    let lists: Vec<_> = kafka.voters.iter().map(|voter| voter.node).collect();
+    let claims: Vec<_> = world.claims.values().map(|claim| claim.meta.uid.clone()).collect();
+    let first = plan(&world).unwrap();
+    assert!(first.objects.iter().all(|object| !matches!(object, Object::ConfigMap(_) | Object::PodSet(_))));
+    let mut formats = BTreeSet::new();
+    while step(&mut world, &mut kafka, &[]) {
+        formats.extend(world.config_maps.values().filter_map(|map| map.storage_format.clone()));
+    }
+    assert_eq!(formats, ["adopt".to_owned(), "join".to_owned()].into());
+    let status = world.kafka.status.clone().unwrap();
+    assert_eq!(status.cluster_id.as_deref(), Some(ID_IN_KAFKA));
+    let initial = InitialControllers::parse(&status.initial_controllers.unwrap()).unwrap();
+    assert!(initial.iter().map(|one| one.node).eq(lists));
+    for (pool, ids) in [("brokers", vec![0, 1, 2]), ("controllers", vec![3, 4, 5])] {
+        assert_eq!(world.pools[pool].status.as_ref().unwrap().node_ids, Some(ids));
+    }
+    assert!(world.config_maps.values().all(|map| map.storage_format.as_deref() == Some("join")));
+    assert!(world.claims.values().map(|claim| &claim.meta.uid).eq(&claims));
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    assert!(conditions(&world, "Warning").iter().all(|(_, reason, _)| reason != "AdoptingDisks"));
+}
+
+#[test]
+fn as_long_as_nobody_leads_forgotten_disks_stay_as_they_are() {
+    let (mut world, mut kafka) = disks_only();
+    kafka.voters.clear();
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(world.kafka.status.as_ref().unwrap().cluster_id, None);
+    assert!(world.config_maps.values().all(|map| map.storage_format.as_deref() == Some("adopt")));
+    let warnings = conditions(&world, "Warning");
+    let told = warnings.iter().find(|(_, reason, _)| reason == "AdoptingDisks").unwrap();
+    assert!(told.2.contains("6 claims"), "{}", told.2);
+}
+
+#[test]
+fn more_disks_than_nodes_are_not_guessed_about() {
+    let (mut world, _) = disks_only();
+    edit_pool(&mut world, "controllers", |pool| pool.spec.replicas = 1);
+    let plan = decide(&world);
+    assert!(plan.facts.is_empty() && plan.objects.is_empty(), "{plan:?}");
+    let [problem] = plan.problems.as_slice() else { panic!("{:?}", plan.problems) };
+    let told = problem.to_string();
+    assert!(
+        told.contains("nodes 3, 4, 5 of pool controllers") && told.contains("set replicas to 3"),
+        "{told}"
+    );
+}
+
+#[test]
+fn with_the_disks_gone_too_it_is_a_new_cluster() {
+    let (mut world, _) = disks_only();
     world.claims.clear();
     converge(&mut world);
     assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    assert_ne!(world.kafka.status.as_ref().unwrap().cluster_id.as_deref(), Some(ID_IN_KAFKA));
 }
 
 #[test]

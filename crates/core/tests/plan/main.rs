@@ -3,6 +3,7 @@
 
 mod support;
 
+mod anew;
 mod around;
 mod certificates;
 mod configuration;

@@ -1,15 +1,16 @@
-//! Two of three controllers lose their disks while the third is down. Nothing is elected on empty disks, and a person brings the
-//! quorum back as docs/quorum.md tells.
+//! What docs/quorum.md tells about lost disks and lost resources, on a real cluster: two of three controllers lose their disks while
+//! the third is down, the resources go and the disks stay, all ephemeral disks go at once.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
-use karst_api::{Kafka, KafkaStatus};
+use karst_api::{Kafka, KafkaNodePool, KafkaStatus};
 use karst_e2e::cluster::{Cluster, STARTING, condition, is_true};
 use karst_e2e::kafka_tools::Kcat;
-use karst_e2e::manifests::{replicated, separate};
+use karst_e2e::manifests::{claims, kafka, pool, replicated, separate};
 use karst_e2e::operator::Operator;
+use karst_e2e::snapshot::Facts;
 use karst_e2e::story::story;
 use karst_e2e::{kubectl, wait};
 use kube::ResourceExt;
@@ -108,4 +109,82 @@ async fn restore(cluster: &Cluster<'_>, voter: &str) -> Result<()> {
         .await?;
     cluster.until_voters(&[3, 4, 5]).await?;
     cluster.until_pods_ready(6).await
+}
+
+#[tokio::test]
+async fn disasters_that_take_the_resources_leave_the_disks() -> Result<()> {
+    story("disasters-resources", Duration::from_secs(900), async |scene| {
+        let mut pools = separate("live");
+        for pool in &mut pools {
+            pool["spec"]["storage"] = claims(false);
+        }
+        let cluster = Cluster::create_ready(scene, &replicated("live"), &pools).await?;
+        cluster.until_voters(&[3, 4, 5]).await?;
+        let before = Facts::of(&cluster).await?;
+        let voters = directories(&cluster).await?;
+        Kcat::new(&cluster.bootstrap().await?).round_trip("before", "record").await?;
+
+        scene.step("deleting the Kafka resource and its pools");
+        let foreground = DeleteParams::foreground();
+        scene.api::<Kafka>().delete("live", &foreground).await?;
+        for pool in ["brokers", "controllers"] {
+            scene.api::<KafkaNodePool>().delete(pool, &foreground).await?;
+        }
+        wait::until(scene.api::<KafkaNodePool>(), cluster.watched(), "no pools", STARTING, |pools| {
+            pools.is_empty().then_some(())
+        })
+        .await?;
+        wait::until(scene.api::<Pod>(), cluster.watched(), "no pods", STARTING, |pods| {
+            pods.is_empty().then_some(())
+        })
+        .await?;
+
+        scene.step("creating them again");
+        let cluster = Cluster::create_ready(scene, &replicated("live"), &pools).await?;
+        let after = Facts::of(&cluster).await?;
+        ensure!(after.cluster_id == before.cluster_id, "{before:?} became {after:?}");
+        ensure!(after.node_ids == before.node_ids, "{before:?} became {after:?}");
+        ensure!(directories(&cluster).await? == voters, "other disks vote");
+        let kcat = Kcat::new(&cluster.bootstrap().await?);
+        ensure!(kcat.consume("before").await? == ["record"], "what was written before is lost");
+        kcat.round_trip("after", "record").await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn disasters_that_take_all_ephemeral_disks_leave_a_cluster_that_starts_over() -> Result<()> {
+    story("disasters-ephemeral", Duration::from_secs(900), async |scene| {
+        for replicas in [1, 3] {
+            let name = format!("live-{replicas}");
+            scene.step(format!("{replicas} nodes lose their pods, all at once"));
+            let nodes = [pool(&name, &format!("both-{replicas}"), &["controller", "broker"], replicas)];
+            let cluster = Cluster::create_ready(scene, &kafka(&name), &nodes).await?;
+            let before = Facts::of(&cluster).await?;
+            Kcat::new(&cluster.bootstrap().await?).round_trip("before", "record").await?;
+            let old = cluster.pod_uids().await?;
+            let at_once = DeleteParams::default().grace_period(0);
+            for pod in old.keys() {
+                scene.api::<Pod>().delete(pod, &at_once).await?;
+            }
+
+            scene.step("waiting until it has started over");
+            cluster
+                .until_status("a quorum without a leader", STARTING, |_, status| {
+                    has_no_leader(status).then_some(())
+                })
+                .await?;
+            cluster
+                .until_status("a healthy quorum", STARTING, |_, status| {
+                    (is_true(status, "QuorumHealthy") && is_true(status, "Ready")).then_some(())
+                })
+                .await?;
+            let after = Facts::of(&cluster).await?;
+            ensure!(after.cluster_id == before.cluster_id, "{before:?} became {after:?}");
+            ensure!(after.initial_controllers == before.initial_controllers, "{before:?} became {after:?}");
+            Kcat::new(&cluster.bootstrap().await?).round_trip("after", "record").await?;
+        }
+        Ok(())
+    })
+    .await
 }

@@ -53,7 +53,7 @@ fn the_files_of_a_controller_are_understood() {
     let config = NodeConfig::parse(&controller_files()).unwrap();
     assert_eq!(config.node_id, NodeId(3));
     assert_eq!(config.role, Role::Controller);
-    assert_eq!(config.cluster_id, "-luster-id");
+    assert_eq!(config.cluster_id.as_deref(), Some("-luster-id"));
     assert_eq!(config.metadata_version, "4.1-IV1");
     assert_eq!(config.jvm_options, ["-Xms1g", "-Xmx1g", "-Dx=a b"]);
     assert_eq!(config.logging, Logging { log4j2: true, log4j: false });
@@ -116,7 +116,9 @@ fn every_needed_file_is_missed_by_name() {
 
 #[test]
 fn the_list_of_controllers_is_needed_only_for_a_new_quorum() {
-    for (text, format) in [("static", StorageFormat::Static), ("join\n", StorageFormat::Join)] {
+    for (text, format) in
+        [("static", StorageFormat::Static), ("join\n", StorageFormat::Join), ("adopt", StorageFormat::Adopt)]
+    {
         let mut files = with(file::STORAGE_FORMAT, text);
         files.0.remove(file::INITIAL_CONTROLLERS);
         assert_eq!(NodeConfig::parse(&files).unwrap().storage_format, format);

@@ -134,6 +134,21 @@ fn a_disk_of_another_cluster_is_refused() {
 }
 
 #[test]
+fn disks_that_are_adopted_are_never_formatted_and_must_belong_together() {
+    let config = NodeConfig { cluster_id: None, ..config_with(StorageFormat::Adopt) };
+    assert_eq!(decide(&config, &disks(marked("any", 3), marked("any", 3))), Decision::AlreadyFormatted);
+    for (data, metadata) in [
+        (Contents::Empty, Contents::Empty),
+        (marked("any", 3), Contents::Empty),
+        (marked("any", 3), marked("other", 3)),
+        (marked("any", 4), marked("any", 3)),
+    ] {
+        let decision = decide(&config, &disks(data, metadata));
+        assert!(matches!(decision, Decision::Refuse(_)), "{decision:?}");
+    }
+}
+
+#[test]
 fn a_disk_of_another_node_is_refused() {
     let message = refusal(marked(CLUSTER, 4));
     assert!(message.contains("node.id=4") && message.contains("node 3"), "{message}");

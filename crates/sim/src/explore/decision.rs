@@ -131,6 +131,7 @@ impl View {
     fn to_quorum(&self) -> QuorumView {
         let known = Seats::all().filter(|seat| self.complete.has(*seat) || self.partial.has(*seat));
         QuorumView {
+            cluster_id: None,
             leader: node_id(self.leader),
             epoch: 1,
             stable_for: LONG,

@@ -415,6 +415,9 @@ pub(crate) fn voters(world: &World, initial: &InitialControllers) -> Answer<Quor
     Kafka { voters, ..Kafka::default() }.quorum(world)
 }
 
+/// The id that Kafka tells when it is asked.
+pub(crate) const ID_IN_KAFKA: &str = "4L6g3nShT-eMCtK--X86sw";
+
 /// A Kafka that does what it is told.
 #[derive(Debug, Clone)]
 pub(crate) struct Kafka {
@@ -495,6 +498,7 @@ impl Kafka {
         };
         let others = running.iter().map(|node| Voter { node: *node, directory: self.disk(*node) });
         Answer::Known(QuorumView {
+            cluster_id: Some(ID_IN_KAFKA.into()),
             leader: leader.node,
             epoch: 1,
             stable_for: Duration::from_secs(60),

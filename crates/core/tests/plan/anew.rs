@@ -1,0 +1,160 @@
+//! Clusters with ephemeral disks that lose all of them, or nearly all.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::support::*;
+use karst_core::ids::{Entropy, NodeId};
+use karst_core::names::node_of_pod;
+use karst_core::world::World;
+
+fn ephemeral() -> World {
+    let mut world = quickstart();
+    for name in ["controllers", "brokers"] {
+        edit_pool(&mut world, name, |pool| {
+            pool.spec.storage = serde_json::from_value(serde_json::json!({ "type": "ephemeral" })).unwrap();
+        });
+    }
+    world
+}
+
+fn formed(mut world: World) -> (World, Kafka) {
+    converge(&mut world);
+    let mut kafka = Kafka::formed(&world);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    (world, kafka)
+}
+
+/// These pods go, with all that they know. Their successors start empty.
+fn lose(world: &mut World, kafka: &mut Kafka, is_lost: impl Fn(&str) -> bool) {
+    let lost: Vec<_> = world.pods.keys().filter(|name| is_lost(name)).cloned().collect();
+    for name in lost {
+        let node = node_of_pod(&name).unwrap();
+        world.pods.remove(&name);
+        kafka.disks.insert(node, Entropy([0x40 + node.0 as u8; 32]).directory_id(node));
+    }
+    run_pods(world, false);
+}
+
+/// Goes on until nothing is left to do. Controllers are ready when a majority of voters has its disks. Returns the pods that were
+/// restarted.
+fn live(world: &mut World, kafka: &mut Kafka) -> BTreeSet<String> {
+    let mut restarted = BTreeSet::new();
+    for _ in 0..100 {
+        let intact = kafka.voters.iter().filter(|voter| !kafka.disks.contains_key(&voter.node)).count();
+        let has_leader = intact * 2 > kafka.voters.len();
+        for pod in world.pods.values_mut() {
+            let serves = has_leader || (!pod.runs_controller() && pod.ready);
+            Arc::make_mut(pod).ready = serves;
+        }
+        let before = world.pods.clone();
+        if !step(world, kafka, &[]) {
+            return restarted;
+        }
+        for (name, pod) in &world.pods {
+            if before.get(name).is_none_or(|old| old.meta.uid == pod.meta.uid) {
+                continue;
+            }
+            restarted.insert(name.clone());
+            if world.config_maps[name].storage_format.as_deref() == Some("initial") {
+                kafka.disks.remove(&node_of_pod(name).unwrap());
+            }
+        }
+    }
+    panic!("it never comes to rest: {:?}", decide(world));
+}
+
+fn warning(world: &World, reason: &str) -> Option<String> {
+    conditions(world, "Warning").into_iter().find(|(_, found, _)| found == reason).map(|(_, _, text)| text)
+}
+
+#[test]
+fn a_cluster_whose_ephemeral_disks_are_all_gone_is_formed_anew() {
+    let (mut world, mut kafka) = formed(ephemeral());
+    let status = world.kafka.status.clone().unwrap();
+    let voters = kafka.voters.clone();
+    lose(&mut world, &mut kafka, |_| true);
+    assert_eq!(live(&mut world, &mut kafka), BTreeSet::new(), "an election may take a moment");
+    assert_eq!(conditions(&world, "QuorumHealthy")[0].1, "NoLeader");
+
+    world.now += Duration::from_secs(21);
+    let restarted = live(&mut world, &mut kafka);
+    let controllers: BTreeSet<_> = (3..6).map(|id| format!("my-cluster-controllers-{id}")).collect();
+    assert_eq!(restarted, controllers, "brokers are empty already");
+    assert_eq!(kafka.voters, voters, "nobody else can have their identities any more");
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    let now = world.kafka.status.clone().unwrap();
+    assert_eq!((now.cluster_id, now.initial_controllers), (status.cluster_id, status.initial_controllers));
+    for map in world.config_maps.values() {
+        assert_eq!(map.storage_format.as_deref(), Some("join"), "{}", map.meta.name);
+        assert!(!map.meta.annotations.contains_key("karst.io/restored-pod"), "{}", map.meta.name);
+    }
+}
+
+#[test]
+fn it_can_happen_again() {
+    let (mut world, mut kafka) = formed(ephemeral());
+    for _ in 0..3 {
+        lose(&mut world, &mut kafka, |_| true);
+        live(&mut world, &mut kafka);
+        world.now += Duration::from_secs(21);
+        live(&mut world, &mut kafka);
+        assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    }
+}
+
+#[test]
+fn a_broker_that_kept_its_disk_is_left_to_a_person() {
+    let (mut world, mut kafka) = formed(ephemeral());
+    lose(&mut world, &mut kafka, |name| name != "my-cluster-brokers-1");
+    live(&mut world, &mut kafka);
+    world.now += Duration::from_secs(3600);
+    assert_eq!(live(&mut world, &mut kafka), BTreeSet::new());
+    let told = warning(&world, "DisksLost").unwrap();
+    assert!(told.contains("Left are the disks of my-cluster-brokers-1."), "{told}");
+
+    lose(&mut world, &mut kafka, |name| name == "my-cluster-brokers-1");
+    live(&mut world, &mut kafka);
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    assert_eq!(warning(&world, "DisksLost"), None);
+}
+
+#[test]
+fn a_controller_that_kept_its_disk_is_left_to_a_person() {
+    let (mut world, mut kafka) = formed(ephemeral());
+    lose(&mut world, &mut kafka, |name| name != "my-cluster-controllers-4");
+    live(&mut world, &mut kafka);
+    world.now += Duration::from_secs(3600);
+    assert_eq!(live(&mut world, &mut kafka), BTreeSet::new());
+    let told = warning(&world, "DisksLost").unwrap();
+    assert!(told.contains("Left are the disks of my-cluster-controllers-4."), "{told}");
+}
+
+#[test]
+fn disks_of_claims_are_never_taken_for_gone() {
+    let mut world = ephemeral();
+    edit_pool(&mut world, "brokers", |pool| {
+        let claims = serde_json::json!({ "type": "persistent-claim", "size": "1Gi" });
+        pool.spec.storage = serde_json::from_value(claims).unwrap();
+    });
+    let (mut world, mut kafka) = formed(world);
+    lose(&mut world, &mut kafka, |_| true);
+    live(&mut world, &mut kafka);
+    world.now += Duration::from_secs(3600);
+    assert_eq!(live(&mut world, &mut kafka), BTreeSet::new());
+    assert!(world.config_maps.values().all(|map| map.storage_format.as_deref() == Some("join")));
+}
+
+#[test]
+fn a_quorum_that_only_lost_its_leader_for_long_keeps_its_disks() {
+    let (mut world, mut kafka) = formed(ephemeral());
+    let voters = kafka.voters.clone();
+    for voter in &voters {
+        kafka.disks.insert(voter.node, Entropy([9; 32]).directory_id(NodeId(9)));
+    }
+    live(&mut world, &mut kafka);
+    world.now += Duration::from_secs(3600);
+    assert_eq!(live(&mut world, &mut kafka), BTreeSet::new());
+    assert_eq!(warning(&world, "FormedAnew"), None);
+}
