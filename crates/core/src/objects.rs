@@ -89,6 +89,44 @@ impl Object {
         }
     }
 
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        match self {
+            Self::ServiceAccount(object) => &mut object.metadata,
+            Self::Service(object) => &mut object.metadata,
+            Self::ConfigMap(object) => &mut object.metadata,
+            Self::Budget(object) => &mut object.metadata,
+            Self::Policy(object) => &mut object.metadata,
+            Self::Claim(object) => &mut object.metadata,
+            Self::PodSet(object) => &mut object.metadata,
+        }
+    }
+
+    /// Who the object is that exists already, if one does.
+    fn seen<'a>(&self, world: &'a World) -> Option<&'a Meta> {
+        let name = self.meta().name.as_deref().unwrap_or_default();
+        match self {
+            Self::ServiceAccount(_) => world.service_accounts.get(name).map(|seen| &seen.meta),
+            Self::Service(_) => world.services.get(name).map(|seen| &seen.meta),
+            Self::ConfigMap(_) => world.config_maps.get(name).map(|seen| &seen.meta),
+            Self::Budget(_) => world.budgets.get(name).map(|seen| &seen.meta),
+            Self::Policy(_) => world.policies.get(name).map(|seen| &seen.meta),
+            Self::Claim(_) => world.claims.get(name).map(|seen| &seen.meta),
+            Self::PodSet(_) => world.pod_sets.get(name).map(|seen| &seen.meta),
+        }
+    }
+
+    /// The same, with the version of what it is to replace. Without one it is to be new.
+    ///
+    /// Two operators can believe to lead for a moment. The one that sees less must not undo what the other did: a pod set
+    /// that lists fewer pods takes them away, and settings of yesterday form a quorum anew.
+    pub(crate) fn in_place_of_seen(mut self, world: &World) -> Self {
+        let seen = self.seen(world).map(|seen| (seen.uid.clone(), seen.resource_version.clone()));
+        let (uid, version) = seen.unzip();
+        let meta = self.meta_mut();
+        (meta.uid, meta.resource_version) = (uid, version);
+        self
+    }
+
     /// Is this what exists already, in all that Karst sets?
     pub fn is_as_observed(&self, world: &World) -> Result<bool, serde_json::Error> {
         let name = self.meta().name.as_deref().unwrap_or_default();

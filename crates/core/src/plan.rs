@@ -26,7 +26,7 @@ use crate::problem::Problem;
 use crate::quorum::{CONTROLLER_PORT, Kind};
 use crate::rolling::Due;
 use crate::status::{self, Progress};
-pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal};
+pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
 use crate::world::{Answer, Trouble, World};
 use crate::{
     anew, claims, config, ignored, membership, migration, own_certificates, pods, rack, registration,
@@ -166,7 +166,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     }
     for object in wanted {
         if !object.is_as_observed(world)? {
-            plan.objects.push(object);
+            plan.objects.push(object.in_place_of_seen(world));
         }
     }
 
@@ -411,7 +411,7 @@ fn reach_listeners(plan: &mut Plan, world: &World, cluster: &Cluster) -> Result<
                 continue;
             }
         }
-        plan.services.push(service);
+        plan.services.push(service.in_place_of_seen(world));
     }
     plan.notices.extend(address::notices(world, cluster));
     for node in cluster.nodes().filter(|node| !world.pods.contains_key(&cluster.pod_name(*node))) {

@@ -2,11 +2,12 @@
 //!
 //! A running pod is never changed here. Which pod restarts, and when, is decided elsewhere.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use karst_api as api;
 
-use crate::world::{PodSetView, PodView};
+use crate::world::{PodSetView, PodView, WantedPod};
 
 /// One thing to do for a pod set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,13 +33,13 @@ pub enum PodAction {
         /// Which one.
         uid: String,
     },
-    /// A pod ended for good; its place is needed for a new one.
+    /// A pod ended for good, or can never start; its place is needed for a new one.
     Replace {
         /// Its name.
         name: String,
         /// Which one.
         uid: String,
-        /// How it ended.
+        /// How far it came.
         phase: String,
     },
 }
@@ -52,15 +53,17 @@ pub struct PodSetPlan {
     pub status: api::StrimziPodSetStatus,
 }
 
-/// Compares the pods that exist (those of this pod set) with those that are listed.
-pub fn plan(set: &PodSetView, pods: &[Arc<PodView>]) -> PodSetPlan {
+/// Compares the pods that exist (those of this pod set) with those that are listed. `going` are claims that are being deleted.
+pub fn plan(set: &PodSetView, pods: &[Arc<PodView>], going: &BTreeSet<String>) -> PodSetPlan {
     let mut actions = Vec::new();
+    let loses_disk = |wanted: &WantedPod| going.iter().any(|claim| wanted.uses(claim));
     let (mut ready, mut current) = (0, 0);
     for (name, wanted) in &set.pods {
         match pods.iter().find(|pod| pod.meta.name == *name) {
             // A pod that is on its way out keeps its name until it is gone: its deletion brings us back.
             Some(pod) if pod.meta.deleting => {}
-            Some(pod) if pod.is_finished() => actions.push(PodAction::Replace {
+            // Kubernetes starts no pod on a claim that is being deleted, and keeps the claim for the sake of the pod.
+            Some(pod) if pod.is_finished() || (pod.phase == "Pending" && loses_disk(wanted)) => actions.push(PodAction::Replace {
                 name: name.clone(),
                 uid: pod.meta.uid.clone(),
                 phase: pod.phase.clone(),
@@ -73,7 +76,7 @@ pub fn plan(set: &PodSetView, pods: &[Arc<PodView>]) -> PodSetPlan {
                 ready += i32::from(pod.ready);
                 current += i32::from(pod.is_current(wanted));
             }
-            None if set.meta.deleting => {}
+            None if set.meta.deleting || loses_disk(wanted) => {}
             None => actions.push(PodAction::Create { name: name.clone(), pod: Arc::clone(&wanted.json) }),
         }
     }
@@ -100,7 +103,11 @@ pub fn plan(set: &PodSetView, pods: &[Arc<PodView>]) -> PodSetPlan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::{Meta, WantedPod};
+    use crate::world::Meta;
+
+    fn plan(set: &PodSetView, pods: &[Arc<PodView>]) -> PodSetPlan {
+        super::plan(set, pods, &BTreeSet::new())
+    }
 
     fn set(names: &[&str]) -> PodSetView {
         PodSetView {
@@ -145,6 +152,21 @@ mod tests {
         let mut going = set(&["a-0"]);
         going.meta.deleting = true;
         assert_eq!(plan(&going, &[]).actions, []);
+    }
+
+    #[test]
+    fn no_pod_waits_on_a_disk_that_is_being_deleted() {
+        let mut set = set(&["a-0"]);
+        let json = Arc::from(r#"{"persistentVolumeClaim":{"claimName":"data-0-a-0"}}"#);
+        set.pods.insert("a-0".into(), WantedPod { json, revision: None });
+        let going = |claim: &str| BTreeSet::from([claim.to_owned()]);
+        let actions = |pods: &[Arc<PodView>], claim: &str| super::plan(&set, pods, &going(claim)).actions;
+        assert_eq!(actions(&[], "data-0-a-0"), [], "it waits until the disk is gone");
+        assert_eq!(actions(&[], "data-0-a-01").len(), 1, "that is not its disk");
+        let replaced =
+            PodAction::Replace { name: "a-0".into(), uid: "uid-a-0".into(), phase: "Pending".into() };
+        assert_eq!(actions(&[pod("a-0", "Pending")], "data-0-a-0"), [replaced]);
+        assert_eq!(actions(&[pod("a-0", "Running")], "data-0-a-0"), [], "what runs keeps its disk");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::listeners::Reach;
 use crate::names::{
     DELETE_CLAIM_ANNOTATION, LISTENER_LABEL, POD_NAME_LABEL, POOL_FINALIZER, POOL_LABEL, node_of_pod,
 };
-use crate::plan::{Protection, Removal};
+use crate::plan::{Protection, Removal, Seen};
 use crate::problem::Problem;
 use crate::world::{Meta, World};
 
@@ -29,16 +29,16 @@ pub(crate) fn of(world: &World, cluster: &Cluster, refused: &BTreeMap<String, Ve
         .config_maps
         .values()
         .filter(|map| is_left(&map.meta))
-        .map(|map| Removal::ConfigMap { name: map.meta.name.clone(), uid: map.meta.uid.clone() });
+        .map(|map| Removal::ConfigMap(Seen::of(&map.meta)));
     let secrets = world
         .secrets
         .values()
         .filter(|secret| is_left(&secret.meta))
-        .map(|secret| Removal::Secret { name: secret.meta.name.clone(), uid: secret.meta.uid.clone() });
+        .map(|secret| Removal::Secret(Seen::of(&secret.meta)));
     let claims = world.claims.values().filter(|claim| is_left(&claim.meta) && is_disposable(&claim.meta));
     let claims = claims.filter_map(|claim| {
-        let (name, uid) = (claim.meta.name.clone(), claim.meta.uid.clone());
-        Some(Removal::Claim { name, uid, pod: claim.meta.labels.get(POD_NAME_LABEL)?.clone() })
+        let pod = claim.meta.labels.get(POD_NAME_LABEL)?.clone();
+        Some(Removal::Claim { claim: Seen::of(&claim.meta), pod })
     });
     let volumes = cluster.pools.iter().filter(|pool| !refused.contains_key(&pool.name));
     let volumes = volumes.flat_map(|pool| removed_volumes(world, pool));
@@ -46,7 +46,7 @@ pub(crate) fn of(world: &World, cluster: &Cluster, refused: &BTreeMap<String, Ve
     let sets = empty.filter_map(|pool| world.pod_sets.get(&world.key.pod_set(&pool.name)));
     let sets = sets
         .filter(|set| set.pods.is_empty() && !set.meta.deleting)
-        .map(|set| Removal::PodSet { name: set.meta.name.clone(), uid: set.meta.uid.clone() });
+        .map(|set| Removal::PodSet(Seen::of(&set.meta)));
     let services = services(world, cluster, is_left);
     maps.chain(secrets).chain(claims).chain(volumes).chain(sets).chain(services).collect()
 }
@@ -69,9 +69,7 @@ fn services(world: &World, cluster: &Cluster, is_left: impl Fn(&Meta) -> bool) -
     };
     let ours = world.services.values().filter(|service| service.meta.other_manager().is_none());
     let unwanted = ours.filter(|service| !service.meta.deleting && is_unwanted(&service.meta));
-    unwanted
-        .map(|service| Removal::Service { name: service.meta.name.clone(), uid: service.meta.uid.clone() })
-        .collect()
+    unwanted.map(|service| Removal::Service(Seen::of(&service.meta))).collect()
 }
 
 /// Claims of volumes that nodes of the pool no longer have. Each waits until its node's pod is one that was made without
@@ -89,18 +87,13 @@ fn removed_volumes(world: &World, pool: &Pool) -> Vec<Removal> {
         let has = |claim: &str| {
             let disks = pool.storage.disks().iter();
             let is_listed = disks.filter_map(|disk| disk.claim_name(&name)).any(|has| has == claim);
-            is_listed || wanted.json.contains(&format!("\"{claim}\""))
+            is_listed || wanted.uses(claim)
         };
         let gone = world.claims.values().filter(|claim| {
             let meta = &claim.meta;
             is_volume_of(meta, &name) && is_disposable(meta) && !meta.deleting && !has(&meta.name)
         });
-        gone.map(|claim| Removal::Claim {
-            name: claim.meta.name.clone(),
-            uid: claim.meta.uid.clone(),
-            pod: name.clone(),
-        })
-        .collect()
+        gone.map(|claim| Removal::Claim { claim: Seen::of(&claim.meta), pod: name.clone() }).collect()
     };
     pool.nodes.iter().flat_map(of_node).collect()
 }

@@ -19,6 +19,7 @@ use crate::problem::Problem;
 use crate::rolling::Restart;
 use crate::status::Progress;
 use crate::upgrade::MetadataChange;
+use crate::world::Meta;
 
 /// Something that must be durable before anything is built on it.
 ///
@@ -53,46 +54,51 @@ pub enum Fact {
     },
 }
 
-/// An object that is no longer wanted. It is deleted only if it is still the one that was seen.
+/// An object as it was seen. What was decided of it holds only as long as it is that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// Its name.
+    pub name: String,
+    /// Which one.
+    pub uid: String,
+    /// Which of its states.
+    pub version: String,
+}
+
+impl Seen {
+    pub(crate) fn of(meta: &Meta) -> Self {
+        Self { name: meta.name.clone(), uid: meta.uid.clone(), version: meta.resource_version.clone() }
+    }
+}
+
+/// An object that is no longer wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Removal {
     /// The settings of a node that is gone.
-    ConfigMap {
-        /// Its name.
-        name: String,
-        /// Which one.
-        uid: String,
-    },
+    ConfigMap(Seen),
     /// A disk of a node that is gone, or that runs without it, and which the user does not want to keep.
     Claim {
-        /// Its name.
-        name: String,
-        /// Which one.
-        uid: String,
+        /// The disk.
+        claim: Seen,
         /// The pod that used it, and must not do so any more.
         pod: String,
     },
     /// The certificate of a node that is gone.
-    Secret {
-        /// Its name.
-        name: String,
-        /// Which one.
-        uid: String,
-    },
+    Secret(Seen),
     /// A service of a listener, or of a broker, that is gone.
-    Service {
-        /// Its name.
-        name: String,
-        /// Which one.
-        uid: String,
-    },
+    Service(Seen),
     /// The pod set of a pool that is gone.
-    PodSet {
-        /// Its name.
-        name: String,
-        /// Which one.
-        uid: String,
-    },
+    PodSet(Seen),
+}
+
+impl Removal {
+    /// What is to go.
+    pub fn seen(&self) -> &Seen {
+        match self {
+            Self::Claim { claim, .. } => claim,
+            Self::ConfigMap(seen) | Self::Secret(seen) | Self::Service(seen) | Self::PodSet(seen) => seen,
+        }
+    }
 }
 
 /// Whether a pool's deletion waits for its nodes.

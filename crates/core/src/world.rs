@@ -116,6 +116,13 @@ pub struct WantedPod {
     pub revision: Option<String>,
 }
 
+impl WantedPod {
+    /// Is this claim one of its disks?
+    pub(crate) fn uses(&self, claim: &str) -> bool {
+        self.json.contains(&format!("\"{claim}\""))
+    }
+}
+
 /// A pod set.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PodSetView {

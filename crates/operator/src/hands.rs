@@ -15,7 +15,7 @@ use karst_core::claims::Growth;
 use karst_core::ids::NodeId;
 use karst_core::names::{CLUSTER_LABEL, ClusterKey, KIND_LABEL, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
 use karst_core::objects::Object;
-use karst_core::plan::{Fact, Mark, Protection, Removal};
+use karst_core::plan::{Fact, Mark, Protection, Removal, Seen};
 use karst_core::podset::PodAction;
 use karst_core::registration;
 use karst_core::rolling::Restart;
@@ -36,6 +36,8 @@ use crate::views::{
 
 /// The name under which Karst owns fields.
 const MANAGER: &str = "karst";
+/// A version that no object ever has: what is written in its place can only be new.
+const NEVER: &str = "1";
 /// How many calls of one pass run at once.
 const AT_ONCE: usize = 8;
 
@@ -120,23 +122,61 @@ impl Hands {
             Object::Budget(budget) => self.apply::<BudgetWire, _>(namespace, object, budget).await,
             Object::Policy(policy) => self.apply::<PolicyWire, _>(namespace, object, policy).await,
             Object::PodSet(set) => self.apply::<StrimziPodSet, _>(namespace, object, set).await,
-            Object::Claim(claim) if self.index.has_claim(namespace, object) => {
+            Object::Claim(claim) if claim.metadata.resource_version.is_some() => {
                 // Most of a claim cannot be changed, and growing it is a step of its own.
                 let meta = &claim.metadata;
-                let (labels, annotations) = (&meta.labels, &meta.annotations);
-                let patch = json!({ "metadata": { "labels": labels, "annotations": annotations, "ownerReferences": meta.owner_references } });
+                let patch = json!({ "metadata": {
+                    "uid": meta.uid, "resourceVersion": meta.resource_version, "labels": meta.labels,
+                    "annotations": meta.annotations, "ownerReferences": meta.owner_references,
+                } });
                 self.patch::<ClaimWire, _>(namespace, object, &Patch::Merge(patch)).await
             }
             Object::Claim(claim) => self.apply::<ClaimWire, _>(namespace, object, claim).await,
         }
     }
 
+    /// Writes an object in place of the one that was seen, or as a new one.
+    ///
+    /// A new one is applied too, and not posted: what a POST sets belongs to another field manager, and would stay when it is
+    /// no longer asked for.
     async fn apply<K, B>(&self, namespace: &str, object: &Object, body: &B) -> Result<(), Failure>
     where
         K: Indexed,
-        B: serde::Serialize + std::fmt::Debug,
+        B: serde::Serialize,
     {
-        self.patch::<K, _>(namespace, object, &Patch::Apply(body)).await
+        let render = |source| Failure::Render { what: object.describe(), source };
+        let mut body = serde_json::to_value(body).map_err(render)?;
+        let is_new = object.meta().resource_version.is_none();
+        if is_new {
+            body["metadata"]["resourceVersion"] = json!(NEVER);
+        }
+        match self.patch::<K, _>(namespace, object, &Patch::Apply(&body)).await {
+            Err(failure) if failure.is_conflict() => {
+                let live = self.look_again::<K>(namespace, object).await?;
+                let Some(version) = live.filter(|_| is_new) else { return Err(failure) };
+                body["metadata"]["resourceVersion"] = json!(version);
+                self.patch::<K, _>(namespace, object, &Patch::Apply(&body)).await
+            }
+            written => written,
+        }
+    }
+
+    /// An object is not as it was seen. If it is the cluster's, the next decision sees it as it is. One that is not labelled as
+    /// the cluster's was never seen, and is taken over: returns its version.
+    async fn look_again<K: Indexed>(
+        &self,
+        namespace: &str,
+        object: &Object,
+    ) -> Result<Option<String>, Failure> {
+        let name = object.meta().name.as_deref().unwrap_or_default();
+        let api = self.api::<K>(namespace);
+        let live = self.call(&format!("could not look at {}", object.describe()), api.get_opt(name)).await?;
+        Ok(live.and_then(|live| {
+            let is_ours = K::cluster(live.meta()) == K::cluster(object.meta());
+            let version = live.meta().resource_version.clone().filter(|_| !is_ours);
+            self.learn(live);
+            version
+        }))
     }
 
     async fn patch<K, B>(&self, namespace: &str, object: &Object, patch: &Patch<B>) -> Result<(), Failure>
@@ -320,21 +360,37 @@ impl Hands {
     /// Deletes an object that is no longer wanted, if it is still the one that was seen.
     pub(crate) async fn remove(&self, key: &ClusterKey, removal: &Removal) -> Result<(), Failure> {
         match removal {
-            Removal::ConfigMap { name, uid } => self.delete::<ConfigMapWire>(&key.namespace, name, uid).await,
-            Removal::Secret { name, uid } => self.delete::<SecretWire>(&key.namespace, name, uid).await,
-            Removal::Service { name, uid } => self.delete::<ServiceWire>(&key.namespace, name, uid).await,
-            Removal::PodSet { name, uid } => self.delete::<StrimziPodSet>(&key.namespace, name, uid).await,
-            Removal::Claim { name, uid, pod } => {
-                self.is_not_used(key, pod, name).await?;
-                self.delete::<ClaimWire>(&key.namespace, name, uid).await
+            Removal::ConfigMap(seen) => self.delete_seen::<ConfigMapWire>(key, seen).await,
+            Removal::Secret(seen) => self.delete_seen::<SecretWire>(key, seen).await,
+            Removal::Service(seen) => self.delete_seen::<ServiceWire>(key, seen).await,
+            Removal::PodSet(seen) => self.delete_seen::<StrimziPodSet>(key, seen).await,
+            Removal::Claim { claim, pod } => {
+                self.is_not_used(key, pod, &claim.name).await?;
+                self.delete_seen::<ClaimWire>(key, claim).await
             }
         }
     }
 
+    /// Deletes an object that did not change since it was seen.
+    async fn delete_seen<K: Indexed>(&self, key: &ClusterKey, seen: &Seen) -> Result<(), Failure> {
+        let only_this =
+            Preconditions { uid: Some(seen.uid.clone()), resource_version: Some(seen.version.clone()) };
+        self.delete_only::<K>(&key.namespace, &seen.name, only_this).await
+    }
+
     async fn delete<K: Indexed>(&self, namespace: &str, name: &str, uid: &str) -> Result<(), Failure> {
+        let only_this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        self.delete_only::<K>(namespace, name, only_this).await
+    }
+
+    async fn delete_only<K: Indexed>(
+        &self,
+        namespace: &str,
+        name: &str,
+        only_this: Preconditions,
+    ) -> Result<(), Failure> {
         let kind = K::kind(&());
         tracing::info!(%kind, name, "deleting what is no longer wanted");
-        let only_this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
         let parameters = DeleteParams { preconditions: Some(only_this), ..DeleteParams::background() };
         let api = self.api::<K>(namespace);
         let what = format!("could not delete {kind} {name}");
@@ -464,7 +520,7 @@ impl Hands {
                 Ok(())
             }
             PodAction::Replace { name, uid, phase } => {
-                tracing::info!(pod = %name, %phase, "a pod ended for good, and makes place for a new one");
+                tracing::info!(pod = %name, %phase, "a pod that will not run makes place for a new one");
                 self.delete::<PodWire>(namespace, name, uid).await
             }
         }

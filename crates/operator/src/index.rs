@@ -3,15 +3,14 @@
 //! Every change names the work it causes. The index decides nothing, and forgets nothing but what the API server
 //! said is gone.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::certificates;
-use karst_core::names::{CLUSTER_LABEL, ClusterKey};
-use karst_core::objects::Object;
+use karst_core::names::{CLUSTER_LABEL, ClusterKey, POOL_LABEL};
 use karst_core::world::{
     ClaimView, ConfigMapView, PlainView, PodSetView, PodView, SecretView, ServiceAccountView, ServiceView,
 };
@@ -186,6 +185,12 @@ impl Indexed for ClaimWire {
     fn slot(objects: &mut Objects) -> &mut Slot<ClaimView> {
         &mut objects.claims
     }
+
+    /// A pod waits until a disk that is being deleted is gone.
+    fn also(cluster: &ClusterKey, meta: &ObjectMeta) -> Option<Work> {
+        let pool = meta.labels.as_ref()?.get(POOL_LABEL)?;
+        Some(Work::PodSet { cluster: cluster.clone(), name: cluster.pod_set(pool) })
+    }
 }
 
 impl Indexed for SecretWire {
@@ -211,24 +216,18 @@ impl Index {
         self.lock().get(key).map(Objects::snapshot).unwrap_or_default()
     }
 
-    /// A pod set and the pods of its cluster.
+    /// A pod set, with the pods of its cluster and the claims of its cluster that are being deleted.
     pub(crate) fn pod_set(
         &self,
         key: &ClusterKey,
         name: &str,
-    ) -> Option<(Arc<PodSetView>, Vec<Arc<PodView>>)> {
+    ) -> Option<(Arc<PodSetView>, Vec<Arc<PodView>>, BTreeSet<String>)> {
         let clusters = self.lock();
         let objects = clusters.get(key)?;
         let set = Arc::clone(&objects.pod_sets.get(name)?.view);
-        Some((set, objects.pods.values().map(|seen| Arc::clone(&seen.view)).collect()))
-    }
-
-    /// Does the claim of this name exist, in its cluster?
-    pub(crate) fn has_claim(&self, namespace: &str, claim: &Object) -> bool {
-        let meta = claim.meta();
-        let (Some(cluster), Some(name)) = (ClaimWire::cluster(meta), &meta.name) else { return false };
-        let key = ClusterKey { namespace: namespace.to_owned(), name: cluster.to_owned() };
-        self.lock().get(&key).is_some_and(|objects| objects.claims.contains_key(name))
+        let going = objects.claims.iter().filter(|(_, seen)| seen.view.meta.deleting);
+        let going = going.map(|(name, _)| name.clone()).collect();
+        Some((set, objects.pods.values().map(|seen| Arc::clone(&seen.view)).collect(), going))
     }
 
     /// Which of these pod sets belong to other clusters of the namespace.

@@ -431,13 +431,13 @@ impl Passes {
 
     /// Keeps the pods of a pod set.
     pub(crate) async fn pod_set(&self, cluster: &ClusterKey, name: &str) -> Outcome {
-        let Some((set, pods)) = self.hands.index.pod_set(cluster, name) else {
+        let Some((set, pods, going)) = self.hands.index.pod_set(cluster, name) else {
             return Outcome::Done { look_again: None };
         };
         if set.meta.other_manager().is_some() || self.is_not_ours(cluster) {
             return Outcome::Done { look_again: None };
         }
-        let plan = podset::plan(&set, &pods);
+        let plan = podset::plan(&set, &pods, &going);
         let actions =
             plan.actions.iter().map(|action| self.hands.handle_pod(&cluster.namespace, &set, action));
         let mut failures: Vec<_> =

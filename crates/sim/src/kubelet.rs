@@ -28,6 +28,8 @@ pub struct Pace {
 #[derive(Debug, Clone)]
 struct Container {
     node: NodeId,
+    /// Does it have a machine? From then on its claim stays as long as the pod.
+    has_machine: bool,
     /// When it is to start, while it does not run.
     starts: Option<u64>,
     /// When it is gone, once it is to end.
@@ -58,7 +60,8 @@ impl Kubelet {
         for pod in &pods {
             self.step_pod(now, pod, api, quorum, dice);
         }
-        for uid in api.collect_garbage() {
+        let has_machine = |uid: &str| self.containers.get(uid).is_some_and(|one| one.has_machine);
+        for uid in api.collect_garbage(has_machine) {
             self.lose_disk(&uid, quorum);
         }
     }
@@ -75,6 +78,7 @@ impl Kubelet {
         let (start, grace) = (self.pace.start, self.pace.grace);
         let container = self.containers.entry(pod.meta.uid.clone()).or_insert_with(|| Container {
             node,
+            has_machine: false,
             starts: Some(now + dice.between(start.0, start.1)),
             ends: None,
             is_stopped: false,
@@ -95,6 +99,7 @@ impl Kubelet {
             }
             return;
         }
+        container.has_machine |= has_claim(api, pod);
         if container.starts.is_some_and(|starts| now >= starts) && self.start(pod, node, api, quorum, dice) {
             if let Some(container) = self.containers.get_mut(&pod.meta.uid) {
                 container.starts = None;
@@ -215,6 +220,11 @@ impl Kubelet {
         let starts = now + down.unwrap_or_else(|| dice.between(least, most));
         container.starts = Some(container.starts.map_or(starts, |before| before.max(starts)));
     }
+}
+
+/// No pod gets a machine while its claim is missing, or is being deleted.
+fn has_claim(api: &ApiServer, pod: &PodView) -> bool {
+    api.volume(&pod.meta.uid).is_none_or(|claim| api.claim(claim).is_some_and(|claim| !claim.meta.deleting))
 }
 
 /// Is everything there that the pod mounts of Secrets?

@@ -335,6 +335,11 @@ impl ApiServer {
         self.objects.get(&(kind, name.to_owned())).map(|stored| &stored.item)
     }
 
+    /// One object, with its version.
+    pub fn stored(&self, kind: Kind, name: &str) -> Option<Stored> {
+        self.objects.get(&(kind, name.to_owned())).cloned()
+    }
+
     /// All objects of a kind.
     pub fn all(&self, kind: Kind) -> impl Iterator<Item = &Item> {
         of_kind(&self.objects, kind).map(|stored| &stored.item)
@@ -513,20 +518,16 @@ impl ApiServer {
         Ok(Some(self.put(Item::Pool(pool))))
     }
 
-    /// Server-side apply: what Karst sets is set, what others added stays.
-    pub fn apply(&mut self, object: Object) -> Option<Stored> {
+    /// Server-side apply: what Karst sets is set, what others added stays. It is refused if what is there is not what was seen.
+    pub fn apply(&mut self, object: Object) -> Result<Stored, Refusal> {
         let wanted = object.meta();
-        let name = wanted.name.clone()?;
-        let kind = match &object {
-            Object::ServiceAccount(_) => Kind::Account,
-            Object::Service(_) => Kind::Service,
-            Object::ConfigMap(_) => Kind::ConfigMap,
-            Object::Budget(_) => Kind::Budget,
-            Object::Policy(_) => Kind::Policy,
-            Object::Claim(_) => Kind::Claim,
-            Object::PodSet(_) => Kind::PodSet,
-        };
-        let old = self.get(kind, &name).cloned();
+        let name = wanted.name.clone().ok_or(Refusal::Missing)?;
+        let kind = kind_of(&object);
+        let old = self.objects.get(&(kind, name.clone()));
+        if old.map(|old| old.version.to_string()) != wanted.resource_version {
+            return Err(Refusal::Conflict);
+        }
+        let old = old.map(|old| old.item.clone());
         let meta = self.applied_meta(wanted, old.as_ref().and_then(Item::meta));
         let item = match object {
             Object::ServiceAccount(_) => Item::Account(Arc::new(ServiceAccountView { meta })),
@@ -565,7 +566,7 @@ impl ApiServer {
                 Item::PodSet(Arc::new(PodSetView { meta, generation, pods, digest, status }))
             }
         };
-        Some(self.put(item))
+        Ok(self.put(item))
     }
 
     fn applied_meta(&self, wanted: &ObjectMeta, old: Option<&Meta>) -> Meta {
@@ -640,10 +641,23 @@ impl ApiServer {
         Ok(self.put(Item::Pod(Arc::new(view))))
     }
 
+    /// Is it still the object that was seen, and in that state, if one is given?
+    pub fn is_still(&self, kind: Kind, name: &str, uid: &str, version: Option<&str>) -> bool {
+        self.objects.get(&(kind, name.to_owned())).is_some_and(|stored| {
+            stored.item.uid() == uid && version.is_none_or(|version| version == stored.version.to_string())
+        })
+    }
+
     /// Deletes an object if it is still the one that was seen. Pods end in grace, claims when nobody uses them.
-    pub fn delete(&mut self, kind: Kind, name: &str, uid: &str) -> Result<(), Refusal> {
+    pub fn delete(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        uid: &str,
+        version: Option<&str>,
+    ) -> Result<(), Refusal> {
         let item = self.get(kind, name).ok_or(Refusal::Missing)?.clone();
-        if item.uid() != uid {
+        if !self.is_still(kind, name, uid, version) {
             return Err(Refusal::Conflict);
         }
         match item {
@@ -669,9 +683,11 @@ impl ApiServer {
         self.gone(Kind::Pod, name);
     }
 
-    /// Lets deleted claims go that no pod uses, and deletes pods whose pod set is gone. Returns the uids of the claims.
-    pub fn collect_garbage(&mut self) -> Vec<String> {
-        let used: BTreeSet<String> = self.volumes.values().flatten().cloned().collect();
+    /// Lets deleted claims go that no pod uses which has a machine, and deletes pods whose pod set is gone. Returns the uids of
+    /// the claims.
+    pub fn collect_garbage(&mut self, has_machine: impl Fn(&str) -> bool) -> Vec<String> {
+        let used = self.volumes.iter().filter(|(pod, _)| has_machine(pod));
+        let used: BTreeSet<String> = used.filter_map(|(_, claim)| claim.clone()).collect();
         let free: Vec<_> = self
             .claims()
             .filter(|claim| claim.meta.deleting && !used.contains(&claim.meta.name))
@@ -688,7 +704,7 @@ impl ApiServer {
             .collect();
         for (name, uid) in orphans {
             // It was just seen.
-            let _ = self.delete(Kind::Pod, &name, &uid);
+            let _ = self.delete(Kind::Pod, &name, &uid, None);
         }
         free.into_iter().map(|(_, uid)| uid).collect()
     }
@@ -696,6 +712,19 @@ impl ApiServer {
     /// Is nothing left of an earlier life?
     pub fn has_remains(&self) -> bool {
         self.pod_sets().next().is_some() || self.claims().next().is_some()
+    }
+}
+
+/// The kind of an object that is to be written.
+pub fn kind_of(object: &Object) -> Kind {
+    match object {
+        Object::ServiceAccount(_) => Kind::Account,
+        Object::Service(_) => Kind::Service,
+        Object::ConfigMap(_) => Kind::ConfigMap,
+        Object::Budget(_) => Kind::Budget,
+        Object::Policy(_) => Kind::Policy,
+        Object::Claim(_) => Kind::Claim,
+        Object::PodSet(_) => Kind::PodSet,
     }
 }
 

@@ -162,7 +162,7 @@ impl Edit {
                     .collect();
                 for (name, uid) in claims {
                     // It was just seen.
-                    let _ = sim.api.delete(Kind::Claim, &name, &uid);
+                    let _ = sim.api.delete(Kind::Claim, &name, &uid, None);
                 }
                 delete_pod(sim, *node);
             }
@@ -179,7 +179,7 @@ fn delete_pod(sim: &mut Sim, node: i32) {
     let Some(name) = pod_of(sim, node) else { return };
     let Some(uid) = sim.api.pod(&name).map(|pod| pod.meta.uid.clone()) else { return };
     // It was just seen.
-    let _ = sim.api.delete(Kind::Pod, &name, &uid);
+    let _ = sim.api.delete(Kind::Pod, &name, &uid, None);
 }
 
 fn crash(sim: &mut Sim, node: i32, down: Option<u64>) {

@@ -114,14 +114,7 @@ fn rest_with(world: &mut World, kafka: &mut Kafka, partitions: &[&str]) {
 }
 
 fn removals(plan: &Plan) -> Vec<String> {
-    let name = |removal: &Removal| match removal {
-        Removal::Claim { name, .. }
-        | Removal::ConfigMap { name, .. }
-        | Removal::Secret { name, .. }
-        | Removal::Service { name, .. }
-        | Removal::PodSet { name, .. } => name.clone(),
-    };
-    plan.removals.iter().map(name).collect()
+    plan.removals.iter().map(|removal| removal.seen().name.clone()).collect()
 }
 
 #[test]

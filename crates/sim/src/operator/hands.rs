@@ -6,14 +6,14 @@ use karst_core::certificates::{Issue, Ownership, secret_object};
 use karst_core::claims::Growth;
 use karst_core::names::{MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
 use karst_core::objects::Object;
-use karst_core::plan::{Fact, Mark, Protection, Removal};
+use karst_core::plan::{Fact, Mark, Protection, Removal, Seen};
 use karst_core::rolling::Restart;
 use karst_core::world::World;
 use serde_json::Value;
 
 use super::{Called, End, Failure, Operator};
 use crate::invariants::Stop;
-use crate::kubernetes::{Item, Kind, Stored};
+use crate::kubernetes::{Item, Kind, Stored, kind_of};
 use crate::sim::Sim;
 
 impl Operator {
@@ -159,11 +159,19 @@ impl Operator {
                     let new = map.data.as_ref().and_then(|data| data.get("storage.format").cloned());
                     sim.check_settings(map.metadata.name.as_deref().unwrap_or_default(), new.as_ref());
                 }
-                Ok(sim.api.apply(object.clone()))
+                sim.api.apply(object.clone()).map_err(Failure::from)
             },
-        )?;
-        if let Some(written) = written {
-            self.learn(written, sim);
+        );
+        match written {
+            Ok(written) => self.learn(written, sim),
+            Err(End::Failed(Failure::Changed)) => {
+                let name = object.meta().name.as_deref().unwrap_or_default();
+                if let Some(live) = sim.api.stored(kind_of(object), name) {
+                    self.learn(live, sim);
+                }
+                return Err(End::Failed(Failure::Changed));
+            }
+            Err(end) => return Err(end),
         }
         Ok(())
     }
@@ -183,7 +191,17 @@ impl Operator {
     }
 
     pub(super) fn delete(&mut self, sim: &mut Sim, kind: Kind, name: &str, uid: &str) -> Called<()> {
-        self.delete_checked(sim, kind, name, uid, |_| {})
+        self.delete_checked(sim, kind, name, uid, None, |_| {})
+    }
+
+    fn delete_seen(
+        &mut self,
+        sim: &mut Sim,
+        kind: Kind,
+        seen: &Seen,
+        check: impl FnOnce(&mut Sim),
+    ) -> Called<()> {
+        self.delete_checked(sim, kind, &seen.name, &seen.uid, Some(&seen.version), check)
     }
 
     pub(super) fn delete_checked(
@@ -192,17 +210,17 @@ impl Operator {
         kind: Kind,
         name: &str,
         uid: &str,
+        version: Option<&str>,
         check: impl FnOnce(&mut Sim),
     ) -> Called<()> {
         let deleted = self.call(
             sim,
             || format!("deletes {kind:?} {name}"),
             |sim| {
-                let is_same = sim.api.get(kind, name).is_some_and(|item| item.uid() == uid);
-                if is_same {
+                if sim.api.is_still(kind, name, uid, version) {
                     check(sim);
                 }
-                sim.api.delete(kind, name, uid).map_err(Failure::from)
+                sim.api.delete(kind, name, uid, version).map_err(Failure::from)
             },
         );
         if let Err(End::Failed(Failure::Missing)) = deleted { Ok(()) } else { deleted }
@@ -210,15 +228,15 @@ impl Operator {
 
     pub(super) fn remove(&mut self, sim: &mut Sim, removal: &Removal) -> Called<()> {
         match removal {
-            Removal::ConfigMap { name, uid } => self.delete(sim, Kind::ConfigMap, name, uid),
-            Removal::Secret { name, uid } => self.delete(sim, Kind::Secret, name, uid),
-            Removal::Service { name, uid } => self.delete(sim, Kind::Service, name, uid),
-            Removal::PodSet { name, uid } => self.delete(sim, Kind::PodSet, name, uid),
-            Removal::Claim { name, uid, pod } => {
+            Removal::ConfigMap(seen) => self.delete_seen(sim, Kind::ConfigMap, seen, |_| {}),
+            Removal::Secret(seen) => self.delete_seen(sim, Kind::Secret, seen, |_| {}),
+            Removal::Service(seen) => self.delete_seen(sim, Kind::Service, seen, |_| {}),
+            Removal::PodSet(seen) => self.delete_seen(sim, Kind::PodSet, seen, |_| {}),
+            Removal::Claim { claim, pod } => {
                 if sim.api.pod(pod).is_some() {
                     return Err(End::Failed(Failure::Changed));
                 }
-                self.delete_checked(sim, Kind::Claim, name, uid, |sim| sim.check_claim_removal(name))
+                self.delete_seen(sim, Kind::Claim, claim, |sim| sim.check_claim_removal(&claim.name))
             }
         }
     }
@@ -284,12 +302,14 @@ impl Operator {
     pub(super) fn restart(&mut self, sim: &mut Sim, restart: &Restart) -> Called<()> {
         let pod = &restart.pod;
         for (claim, uid) in &restart.claims {
-            self.delete_checked(sim, Kind::Claim, claim, uid, |sim| sim.check_emptied(claim, pod))?;
+            self.delete_checked(sim, Kind::Claim, claim, uid, None, |sim| sim.check_emptied(claim, pod))?;
         }
         let causes: Vec<_> = restart.causes.iter().map(ToString::to_string).collect();
         let name = self.name();
         sim.tell(|| format!("{name}restarts {pod}, because {}", causes.join(", ")));
-        self.delete_checked(sim, Kind::Pod, pod, &restart.uid, |sim| sim.check_stop(pod, Stop::Restart))?;
+        self.delete_checked(sim, Kind::Pod, pod, &restart.uid, None, |sim| {
+            sim.check_stop(pod, Stop::Restart);
+        })?;
         let seen = self.cache.get_mut(&(Kind::Pod, pod.clone()));
         if let Some(Stored { item: Item::Pod(seen), .. }) = seen.filter(|seen| seen.item.uid() == restart.uid)
         {

@@ -37,7 +37,11 @@ impl Operator {
             .values()
             .filter_map(|stored| if let Item::Pod(pod) = &stored.item { Some(Arc::clone(pod)) } else { None })
             .collect();
-        let plan = podset::plan(&set, &pods);
+        let claims = self.cache.values().filter_map(|stored| match &stored.item {
+            Item::Claim(claim) if claim.meta.deleting => Some(claim.meta.name.clone()),
+            _ => None,
+        });
+        let plan = podset::plan(&set, &pods, &claims.collect());
         let mut failures = Vec::new();
         for action in &plan.actions {
             self.note(&mut failures, |own| own.handle_pod(sim, &set, action))?;
@@ -75,7 +79,9 @@ impl Operator {
                 if live.pods.contains_key(name) || live.meta.uid != set.meta.uid {
                     return Err(End::Failed(Failure::Changed));
                 }
-                self.delete_checked(sim, Kind::Pod, name, uid, |sim| sim.check_stop(name, Stop::Removal))
+                self.delete_checked(sim, Kind::Pod, name, uid, None, |sim| {
+                    sim.check_stop(name, Stop::Removal);
+                })
             }
             PodAction::Replace { name, uid, .. } => self.delete(sim, Kind::Pod, name, uid),
             PodAction::Adopt { .. } => Ok(()),

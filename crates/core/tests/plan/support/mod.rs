@@ -179,12 +179,13 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
         claim.requested = Some(growth.size.clone());
     }
     for removal in &plan.removals {
+        let name = &removal.seen().name;
         match removal {
-            Removal::ConfigMap { name, .. } => drop(world.config_maps.remove(name)),
-            Removal::Secret { name, .. } => drop(world.secrets.remove(name)),
-            Removal::Claim { name, .. } => drop(world.claims.remove(name)),
-            Removal::PodSet { name, .. } => drop(world.pod_sets.remove(name)),
-            Removal::Service { name, .. } => drop(world.services.remove(name)),
+            Removal::ConfigMap(_) => drop(world.config_maps.remove(name)),
+            Removal::Secret(_) => drop(world.secrets.remove(name)),
+            Removal::Claim { .. } => drop(world.claims.remove(name)),
+            Removal::PodSet(_) => drop(world.pod_sets.remove(name)),
+            Removal::Service(_) => drop(world.services.remove(name)),
         }
     }
     for restart in &plan.restarts {
