@@ -34,7 +34,7 @@ use crate::restoration::{self, Restoration};
 use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
 use crate::versions::Logging;
-use crate::world::{Meta, PlainView, Settings, World};
+use crate::world::{ClaimView, Meta, PlainView, Settings, World};
 use crate::{anew, certificates, dynamic, fences, jvm, logging, metrics, pods};
 
 /// An object to be written.
@@ -177,6 +177,24 @@ impl Object {
         }
         let owned = meta.owner_references.iter().flatten().all(|owner| seen.owners.contains(&owner.uid));
         owned && subset(&meta.labels, &seen.labels) && subset(&meta.annotations, &seen.annotations)
+    }
+}
+
+fn claim_spec(claim: &ClaimView) -> PersistentVolumeClaimSpec {
+    let size = claim.requested.iter().map(|size| ("storage".to_owned(), Quantity(size.clone())));
+    PersistentVolumeClaimSpec {
+        access_modes: claim.access_modes.clone(),
+        resources: Some(VolumeResourceRequirements {
+            requests: Some(size.collect()),
+            ..VolumeResourceRequirements::default()
+        }),
+        storage_class_name: claim.class.clone(),
+        selector: claim
+            .selector
+            .clone()
+            .map(|labels| LabelSelector { match_labels: Some(labels), ..LabelSelector::default() }),
+        volume_mode: Some("Filesystem".to_owned()),
+        ..PersistentVolumeClaimSpec::default()
     }
 }
 
@@ -467,23 +485,17 @@ impl Render<'_> {
             meta.owner_references = None;
         }
         node.pool.template.claims().add_marked_to(&mut meta);
-        Some(PersistentVolumeClaim {
-            metadata: meta,
-            spec: Some(PersistentVolumeClaimSpec {
-                access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
-                resources: Some(VolumeResourceRequirements {
-                    requests: Some([("storage".to_owned(), Quantity(size.clone()))].into()),
-                    ..VolumeResourceRequirements::default()
-                }),
-                storage_class_name: class.clone(),
-                selector: selector
-                    .clone()
-                    .map(|labels| LabelSelector { match_labels: Some(labels), ..LabelSelector::default() }),
-                volume_mode: Some("Filesystem".to_owned()),
-                ..PersistentVolumeClaimSpec::default()
-            }),
-            ..PersistentVolumeClaim::default()
-        })
+        let wanted = ClaimView {
+            requested: Some(size.clone()),
+            access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
+            class: class.clone(),
+            selector: selector.clone(),
+            ..ClaimView::default()
+        };
+        // Of one that exists nothing can be changed, and growing it is a step of its own.
+        let seen = meta.name.as_ref().and_then(|name| self.world.claims.get(name));
+        let spec = claim_spec(seen.map_or(&wanted, AsRef::as_ref));
+        Some(PersistentVolumeClaim { metadata: meta, spec: Some(spec), ..PersistentVolumeClaim::default() })
     }
 
     fn pod_set(

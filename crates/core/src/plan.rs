@@ -77,8 +77,9 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     // Certificates, whatever is wrong with the rest.
     let refusal = certify(&mut plan, world, resolved.cluster.as_ref());
     let Some(cluster) = resolved.cluster else {
-        let progress = Progress::held_by(&plan.problems);
-        report_pools(&mut plan, world, None, &pool_problems)?;
+        let is_new = world.kafka.status.as_ref().is_none_or(|status| status.cluster_id.is_none());
+        let progress = Progress::held_by(&plan.problems, is_new);
+        report_pools(&mut plan, world, Err(&progress), &pool_problems)?;
         return finish(plan, world, None, progress);
     };
 
@@ -87,8 +88,9 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         Ok(identity) => identity,
         Err(problem) => {
             plan.problems.push(problem.clone());
-            report_pools(&mut plan, world, None, &pool_problems)?;
-            return finish(plan, world, None, Progress::Refused(vec![problem]));
+            let progress = Progress::Refused(vec![problem]);
+            report_pools(&mut plan, world, Err(&progress), &pool_problems)?;
+            return finish(plan, world, None, progress);
         }
     };
     plan.facts = missing_facts(world, &cluster, &identity);
@@ -98,7 +100,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         if plan.facts.is_empty() && !status::has_said(world, adopting.reason()) {
             let progress = Progress::Underway { reason: adopting.reason(), message: adopting.to_string() };
             plan.notices.push(adopting);
-            report_pools(&mut plan, world, None, &pool_problems)?;
+            report_pools(&mut plan, world, Err(&progress), &pool_problems)?;
             return finish(plan, world, None, progress);
         }
         plan.notices.push(adopting);
@@ -215,7 +217,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         });
         Progress::Refused(problems.collect())
     };
-    report_pools(&mut plan, world, Some((&cluster, &due)), &pool_problems)?;
+    report_pools(&mut plan, world, Ok((&cluster, &due)), &pool_problems)?;
     finish(plan, world, Some(&cluster), progress)
 }
 
@@ -544,23 +546,20 @@ fn controller_hosts(world: &World) -> Vec<String> {
 fn report_pools(
     plan: &mut Plan,
     world: &World,
-    cluster: Option<(&Cluster, &[Due<'_>])>,
+    cluster: Result<(&Cluster, &[Due<'_>]), &Progress>,
     problems: &BTreeMap<String, Vec<Problem>>,
 ) -> Result<(), serde_json::Error> {
     for (name, resource) in &world.pools {
         let progress = match (problems.get(name), cluster) {
             (Some(problems), _) => Progress::Refused(problems.clone()),
-            (None, Some((cluster, due))) if cluster.pools.iter().any(|pool| pool.name == *name) => {
+            (None, Ok((cluster, due))) if cluster.pools.iter().any(|pool| pool.name == *name) => {
                 match status::progress(world, cluster, due, Some(name)) {
                     Progress::Ready if !plan.objects.is_empty() => Progress::Applying,
                     progress => progress,
                 }
             }
-            (None, Some(_)) => continue,
-            (None, None) => Progress::Underway {
-                reason: "ClusterNotReady",
-                message: format!("Kafka '{}' cannot be carried out; its status says why", world.key.name),
-            },
+            (None, Ok(_)) => continue,
+            (None, Err(progress)) => progress.of_pool(&world.key.name),
         };
         let new = status::of_pool(&world.key, world.now, name, resource, &progress, &plan.notices);
         if let Some(patch) = status::patch(resource.status.as_ref(), &new, POOL_FACTS)? {

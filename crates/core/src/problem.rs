@@ -259,6 +259,12 @@ pub enum Problem {
         /// Each pool with its id.
         found: String,
     },
+    /// The cluster of a pool cannot be carried out.
+    #[error("Kafka '{cluster}' cannot be carried out; its status says why")]
+    ClusterHeld {
+        /// The cluster.
+        cluster: String,
+    },
     /// More disks than nodes, and nobody remembers which nodes there were.
     #[error(
         "the claims of nodes {ids} of pool {pool} are there, {replicas} nodes are asked for, and no resource remembers which of them belong to the cluster; set replicas to {found} (nodes can be removed later), or delete the claims of nodes that had been removed before"
@@ -341,6 +347,7 @@ impl Problem {
         match self {
             missing if missing.is_waiting() => "PoolsMissing",
             Self::OtherOperator { .. } => "OtherOperator",
+            Self::ClusterHeld { .. } => "ClusterNotReady",
             Self::MoreDisks { .. } | Self::ClusterIdGone | Self::InitialControllers { .. } => {
                 "IdentityUnknown"
             }

@@ -49,13 +49,22 @@ pub enum Progress {
 }
 
 impl Progress {
-    /// What problems mean: pools that are not there yet are waited for, everything else is refused.
-    pub fn held_by(problems: &[Problem]) -> Self {
+    /// What problems mean: pools of a new cluster that are not there yet are waited for, everything else is refused.
+    pub fn held_by(problems: &[Problem], is_new: bool) -> Self {
         match problems {
-            [missing, ..] if problems.iter().all(Problem::is_waiting) => {
+            [missing, ..] if is_new && problems.iter().all(Problem::is_waiting) => {
                 Self::Underway { reason: missing.reason(), message: sentences(problems) }
             }
             _ => Self::Refused(problems.to_vec()),
+        }
+    }
+
+    /// What this means for a pool of which nothing else is to be said. When the cluster is refused, so is what the pool asks for.
+    pub(crate) fn of_pool(&self, cluster: &str) -> Self {
+        let problem = Problem::ClusterHeld { cluster: cluster.to_owned() };
+        match self {
+            Self::Refused(_) => Self::Refused(vec![problem]),
+            _ => Self::Underway { reason: problem.reason(), message: problem.to_string() },
         }
     }
 

@@ -97,6 +97,8 @@ pub struct ClaimView {
     pub meta: Meta,
     /// How much it asks for.
     pub requested: Option<String>,
+    /// Who may use it at once.
+    pub access_modes: Option<Vec<String>>,
     /// Its storage class.
     pub class: Option<String>,
     /// Labels that its volume must have.

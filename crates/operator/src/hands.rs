@@ -122,15 +122,6 @@ impl Hands {
             Object::Budget(budget) => self.apply::<BudgetWire, _>(namespace, object, budget).await,
             Object::Policy(policy) => self.apply::<PolicyWire, _>(namespace, object, policy).await,
             Object::PodSet(set) => self.apply::<StrimziPodSet, _>(namespace, object, set).await,
-            Object::Claim(claim) if claim.metadata.resource_version.is_some() => {
-                // Most of a claim cannot be changed, and growing it is a step of its own.
-                let meta = &claim.metadata;
-                let patch = json!({ "metadata": {
-                    "uid": meta.uid, "resourceVersion": meta.resource_version, "labels": meta.labels,
-                    "annotations": meta.annotations, "ownerReferences": meta.owner_references,
-                } });
-                self.patch::<ClaimWire, _>(namespace, object, &Patch::Merge(patch)).await
-            }
             Object::Claim(claim) => self.apply::<ClaimWire, _>(namespace, object, claim).await,
         }
     }

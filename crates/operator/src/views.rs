@@ -186,6 +186,7 @@ impl Watched for ClaimWire {
         ClaimView {
             meta: meta(self.metadata),
             requested: requests.and_then(|mut requests| requests.remove("storage")).map(|size| size.0),
+            access_modes: spec.access_modes,
             class: spec.storage_class_name,
             selector: spec.selector.and_then(|selector| selector.match_labels),
             bound: spec.volume_name.is_some_and(|volume| !volume.is_empty()),

@@ -145,10 +145,13 @@ async fn until_settled(cluster: &Cluster<'_>) -> Result<()> {
     .await
 }
 
-/// Ready without a word more, or refused.
+/// Ready without a word more, or refused, or left alone.
 fn is_at_rest(conditions: Option<&Vec<Condition>>) -> bool {
-    let ready = conditions.into_iter().flatten().find(|one| one.type_.as_deref() == Some("Ready"));
-    ready.is_some_and(|ready| match (ready.status.as_deref(), ready.reason.as_deref()) {
+    let find = |type_: &str| conditions.into_iter().flatten().find(|one| one.type_.as_deref() == Some(type_));
+    if find("ReconciliationPaused").is_some() {
+        return true;
+    }
+    find("Ready").is_some_and(|ready| match (ready.status.as_deref(), ready.reason.as_deref()) {
         (Some("True"), None) => true,
         (Some("False"), Some(reason)) => !["Creating", "NodesNotReady", "Applying"].contains(&reason),
         _ => false,

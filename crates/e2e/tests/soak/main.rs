@@ -4,5 +4,6 @@
 mod authorities;
 mod changes;
 mod disasters;
+mod restarts;
 mod static_quorum;
 mod upgrades;
