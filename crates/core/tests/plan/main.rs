@@ -16,3 +16,4 @@ mod rolling;
 mod storage;
 mod templates;
 mod upgrade;
+mod versions;
