@@ -186,3 +186,18 @@ fn every_field_that_users_meet_is_described() {
         }
     }
 }
+
+#[test]
+fn a_pool_has_at_least_one_role_and_none_but_the_two_there_are() {
+    let mut seen = 0;
+    for schema in schemas() {
+        let roles = &schema["properties"]["spec"]["properties"]["roles"];
+        if roles.is_null() {
+            continue;
+        }
+        seen += 1;
+        assert_eq!(roles["minItems"], 1);
+        assert_eq!(roles["items"]["enum"], json!(["controller", "broker"]));
+    }
+    assert_eq!(seen, 2, "both versions of KafkaNodePool");
+}

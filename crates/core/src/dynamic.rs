@@ -1,8 +1,8 @@
 //! Settings that change while nodes run.
 //!
 //! Of the settings that users write, Kafka can change some for all nodes at once while they run. A change of these restarts
-//! nothing: Kafka is told, and the nodes' ConfigMaps get the same value for their next start. What nodes run with is not
-//! remembered but asked: once after each of their starts, and after each change of what is wanted.
+//! nothing: Kafka is told, and when it has taken the value, the nodes' ConfigMaps get it for their next start. What nodes run with
+//! is not remembered but asked: once after each of their starts, and after each change of what is wanted.
 //!
 //! Kafka keeps what it is told in its own log, above what nodes read when they start. So it is not ours to delete there what
 //! somebody else told it; the names of the settings that are ours are kept on the cluster's headless service, and written there
@@ -11,15 +11,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use serde_json::Value;
-
 use crate::cluster::{Cluster, Roles};
 use crate::config;
 use crate::config_model::{self, Definition};
 use crate::digest::Digest;
+use crate::health;
 use crate::ids::NodeId;
-use crate::names::{SETTINGS_IN_KAFKA_ANNOTATION, STARTED_WITH_ANNOTATION};
+use crate::names::SETTINGS_IN_KAFKA_ANNOTATION;
+use crate::notice::Notice;
 use crate::properties::Properties;
+use crate::unproven;
 use crate::versions::KafkaVersion;
 use crate::world::{Answer, PodView, World};
 
@@ -30,6 +31,19 @@ const BETTER_AT_START: &[&str] = &["metric.reporters", "config.providers"];
 const CONTROLLERS_TAKE_AT_START: &[&str] = &["num.network.threads"];
 /// Kafka does not let go of it where it keeps track of eligible leaders, so it is set back to its default instead.
 const NEVER_DELETED: (&str, &str) = ("min.insync.replicas", "1");
+/// Numbers of threads, which Kafka doubles or halves at most: it is told of a larger change in steps.
+const THREADS: &[&str] = &[
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
+];
 
 /// Where a node has a setting from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,11 +117,16 @@ pub(crate) fn annotation(kafka: &KafkaVersion, config: &Properties) -> Result<St
     serde_json::to_string(&changeable.collect::<BTreeMap<_, _>>())
 }
 
-/// Was the setting there when the pod started?
-fn started_with(pod: &PodView, key: &str) -> bool {
-    let settings = pod.meta.annotations.get(STARTED_WITH_ANNOTATION);
-    let settings = settings.and_then(|text| serde_json::from_str::<BTreeMap<String, Value>>(text).ok());
-    settings.is_some_and(|settings| settings.contains_key(key))
+/// What Kafka is told next so that a setting becomes what is wanted.
+fn next_value(key: &str, running: Option<&str>, wanted: &str) -> String {
+    let next = |running: &str| {
+        let (running, wanted) = (running.trim().parse::<i64>().ok()?, wanted.trim().parse::<i64>().ok()?);
+        let next = wanted.clamp(running / 2, running.saturating_mul(2).max(running / 2));
+        // A step that leads nowhere is no step: then Kafka says what it thinks of the value.
+        (next != running && next != wanted).then(|| next.to_string())
+    };
+    let next = running.filter(|_| THREADS.contains(&key)).and_then(next);
+    next.unwrap_or_else(|| wanted.to_owned())
 }
 
 /// What is to be done about settings of nodes that run.
@@ -125,6 +144,18 @@ pub(crate) struct Dynamic {
     pub(crate) outlived: BTreeMap<NodeId, Vec<String>>,
     /// The settings that Kafka may have been told by us. `None` when there never were any.
     pub(crate) ours: Option<BTreeSet<String>>,
+    /// Settings of the spec that no node was seen to run with: nodes are not to start with them yet.
+    pub(crate) unproven: BTreeSet<String>,
+    /// Nodes that serve and do not say what they run with, and what came instead.
+    pub(crate) untold: BTreeMap<NodeId, String>,
+}
+
+impl Dynamic {
+    /// What is to be told about nodes that do not answer.
+    pub(crate) fn notice(&self) -> Option<Notice> {
+        let why = self.untold.values().next()?.clone();
+        Some(Notice::SettingsUntold { nodes: health::list(&self.untold.keys().copied().collect()), why })
+    }
 }
 
 /// Compares what nodes run with to what is wanted.
@@ -135,6 +166,8 @@ pub(crate) fn compare(world: &World, cluster: &Cluster) -> Result<Dynamic, serde
         recorded: recorded(world, cluster),
         found: BTreeSet::new(),
         still_there: BTreeSet::new(),
+        right: BTreeSet::new(),
+        wrong: BTreeSet::new(),
         dynamic: Dynamic::default(),
     };
     let mut all_settled = true;
@@ -146,11 +179,16 @@ pub(crate) fn compare(world: &World, cluster: &Cluster) -> Result<Dynamic, serde
         };
         let state = Digest::of(&(&pod.meta.uid, pod.since, &comparison.wanted))?;
         if world.checked_settings.get(&name) == Some(&state) {
+            comparison.right.extend(comparison.wanted.keys().cloned());
             continue;
         }
         let settled = match world.answers.settings.get(&node.id) {
-            Some(Answer::Known(running)) => comparison.judge(node.id, pod, running),
-            Some(_) => false,
+            Some(Answer::Known(running)) => comparison.judge(node.id, running),
+            Some(silence) => {
+                let why = if let Answer::Silent(why) = silence { why.clone() } else { String::new() };
+                comparison.dynamic.untold.insert(node.id, why);
+                false
+            }
             None => {
                 comparison.ask(node.id, pod);
                 false
@@ -161,6 +199,7 @@ pub(crate) fn compare(world: &World, cluster: &Cluster) -> Result<Dynamic, serde
         }
         all_settled &= settled;
     }
+    comparison.dynamic.unproven = comparison.unproven(world);
     Ok(comparison.finish(all_settled))
 }
 
@@ -192,6 +231,10 @@ struct Comparison<'a> {
     found: BTreeSet<String>,
     /// Settings that are ours, gone from the spec, and not gone from Kafka.
     still_there: BTreeSet<String>,
+    /// Settings of the spec that a node runs with.
+    right: BTreeSet<String>,
+    /// Settings of the spec that a node does not run with.
+    wrong: BTreeSet<String>,
     dynamic: Dynamic,
 }
 
@@ -203,14 +246,14 @@ impl Comparison<'_> {
     }
 
     /// Does the node run with what is wanted? If not, finds out what helps.
-    fn judge(&mut self, node: NodeId, pod: &PodView, running: &[RunningSetting]) -> bool {
+    fn judge(&mut self, node: NodeId, running: &[RunningSetting]) -> bool {
         let mut settled = true;
         for setting in running {
             let Some(definition) = definition(self.cluster.version, &setting.key) else { continue };
             let key = &setting.key;
             settled &= match self.wanted.get(key).cloned() {
                 Some(value) => self.judge_wanted(node, setting, &value, definition),
-                None => self.judge_unwanted(node, pod, setting),
+                None => self.judge_unwanted(node, setting),
             };
         }
         settled
@@ -225,6 +268,11 @@ impl Comparison<'_> {
     ) -> bool {
         let is_right = setting.value.as_ref().is_some_and(|running| means.means_the_same(running, value));
         let (key, source) = (setting.key.clone(), setting.source);
+        if is_right {
+            self.right.insert(key.clone());
+        } else if source != Source::Node {
+            self.wrong.insert(key.clone());
+        }
         if source == Source::Cluster || (!is_right && source != Source::Node) {
             self.found.insert(key.clone());
         }
@@ -232,19 +280,24 @@ impl Comparison<'_> {
             return true;
         }
         // What a node was told alone stands above what all are told.
-        let alone = source == Source::Node;
-        let change =
-            SettingChange { key, node: alone.then_some(node), value: (!alone).then(|| value.to_owned()) };
+        let change = if source == Source::Node {
+            SettingChange { key, node: Some(node), value: None }
+        } else {
+            let next = next_value(&key, setting.value.as_deref(), value);
+            SettingChange { key, node: None, value: Some(next) }
+        };
         self.dynamic.changes.insert(change);
         false
     }
 
-    fn judge_unwanted(&mut self, node: NodeId, pod: &PodView, setting: &RunningSetting) -> bool {
+    fn judge_unwanted(&mut self, node: NodeId, setting: &RunningSetting) -> bool {
         let key = &setting.key;
         let is_ours = self.recorded.as_ref().is_some_and(|ours| ours.contains(key));
         match setting.source {
             Source::Cluster if is_ours => self.take_back(setting),
-            Source::Start if started_with(pod, key) => {
+            // Nobody but us writes what nodes read. The node may have read it when its container started again, long after
+            // its pod did, so what the pod started with does not tell.
+            Source::Start => {
                 self.dynamic.outlived.entry(node).or_default().push(key.clone());
                 false
             }
@@ -264,6 +317,17 @@ impl Comparison<'_> {
         false
     }
 
+    /// The settings that nobody was seen to run with. Without a broker nobody could try them but a node that starts; what was
+    /// refused before is not tried like that.
+    fn unproven(&self, world: &World) -> BTreeSet<String> {
+        let can_try = !world.serving_brokers().is_empty();
+        let is_unproven = |(key, value): &(&String, &String)| {
+            let is_seen = self.right.contains(*key) && !self.wrong.contains(*key);
+            !is_seen && (can_try || unproven::was_refused(world, key, value))
+        };
+        self.wanted.iter().filter(is_unproven).map(|(key, _)| key.clone()).collect()
+    }
+
     /// What is ours stays so until every node was seen without it.
     fn finish(mut self, all_settled: bool) -> Dynamic {
         let before = self.recorded.take();
@@ -274,5 +338,29 @@ impl Comparison<'_> {
         ours.extend(before.into_iter().flatten().filter(kept));
         self.dynamic.ours = (was_there || !ours.is_empty()).then_some(ours);
         self.dynamic
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_double_or_halve_at_most_until_they_are_there() {
+        let steps = |running: i64, wanted: &str| {
+            let mut running = running.to_string();
+            let mut steps = Vec::new();
+            while running != wanted {
+                running = next_value("num.io.threads", Some(&running), wanted);
+                steps.push(running.clone());
+            }
+            steps
+        };
+        assert_eq!(steps(8, "12"), ["12"]);
+        assert_eq!(steps(8, "100"), ["16", "32", "64", "100"]);
+        assert_eq!(steps(9, "1"), ["4", "2", "1"]);
+        assert_eq!(next_value("num.io.threads", None, "100"), "100");
+        assert_eq!(next_value("log.cleaner.threads", Some("0"), "4"), "4");
+        assert_eq!(next_value("log.retention.ms", Some("1"), "100"), "100");
     }
 }

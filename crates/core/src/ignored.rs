@@ -36,7 +36,7 @@ pub(crate) fn of_pool(name: &str, pool: &api::KafkaNodePool) -> Option<Notice> {
 
 /// The parts of a cluster's template whose objects are not made yet.
 fn of_cluster_template(template: &api::KafkaClusterTemplate) -> Vec<String> {
-    let mut fields = present(&[
+    present(&[
         ("spec.kafka.template.externalBootstrapRoute", template.external_bootstrap_route.is_some()),
         ("spec.kafka.template.perPodRoute", template.per_pod_route.is_some()),
         ("spec.kafka.template.externalBootstrapIngress", template.external_bootstrap_ingress.is_some()),
@@ -44,23 +44,15 @@ fn of_cluster_template(template: &api::KafkaClusterTemplate) -> Vec<String> {
         ("spec.kafka.template.clusterCaCert", template.cluster_ca_cert.is_some()),
         ("spec.kafka.template.jmxSecret", template.jmx_secret.is_some()),
         ("spec.kafka.template.clusterRoleBinding", template.cluster_role_binding.is_some()),
-    ]);
-    fields.extend(of_pod_template("spec.kafka.template.pod", template.pod.as_deref()));
-    fields
+    ])
 }
 
 /// The parts of a pool's template whose objects are not made yet.
 fn of_pool_template(template: &api::KafkaNodePoolTemplate) -> Vec<String> {
-    let mut fields = present(&[
+    present(&[
         ("spec.template.perPodRoute", template.per_pod_route.is_some()),
         ("spec.template.perPodIngress", template.per_pod_ingress.is_some()),
-    ]);
-    fields.extend(of_pod_template("spec.template.pod", template.pod.as_deref()));
-    fields
-}
-
-fn of_pod_template(field: &str, template: Option<&api::PodTemplate>) -> Option<String> {
-    template?.templated_volumes.is_some().then(|| format!("{field}.templatedVolumes"))
+    ])
 }
 
 fn of_storage(field: &str, storage: &api::Storage) -> Vec<String> {

@@ -6,7 +6,7 @@
 pub mod address;
 mod rules;
 pub mod services;
-mod template;
+pub(crate) mod template;
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use karst_api as api;
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+mod regex;
 
 use crate::references;
 use crate::world::World;
@@ -42,8 +44,12 @@ pub(crate) fn is_unsupported(spec: &api::KafkaClusterSpec) -> bool {
 pub(crate) fn wanted(world: &World) -> Option<Result<Arc<str>, String>> {
     let spec = &world.kafka.spec.kafka;
     let metrics = spec.metrics_config.as_ref().filter(|_| !is_unsupported(spec))?;
+    let found = metrics.value_from.as_ref().and_then(|from| from.config_map_key_ref.as_ref());
+    let part = |part: Option<&String>| part.cloned().unwrap_or_default();
+    let (map, key) =
+        (part(found.and_then(|found| found.name.as_ref())), part(found.and_then(|found| found.key.as_ref())));
     Some(match references::text(world, FIELD, metrics.value_from.as_ref()) {
-        Ok(Some(text)) => check(text),
+        Ok(Some(text)) => check(text, &format!("{FIELD}: key '{key}' of ConfigMap '{map}'")),
         Ok(None) => Ok(NO_RULES.into()),
         Err(why) => Err(why),
     })
@@ -54,8 +60,9 @@ pub(crate) fn argument() -> String {
     format!("-javaagent:{AGENT}={PORT}:/opt/kafka/custom-config/{FILE}")
 }
 
-fn check(text: Arc<str>) -> Result<Arc<str>, String> {
-    let problem = |what: String| format!("{FIELD}: the ConfigMap's entry {what}");
+/// `place` is where the text is from, for people.
+fn check(text: Arc<str>, place: &str) -> Result<Arc<str>, String> {
+    let problem = |what: String| format!("{place} {what}");
     if text.trim().is_empty() {
         return Ok(NO_RULES.into());
     }
@@ -96,15 +103,39 @@ fn wrong(key: &str, value: &Value) -> Option<String> {
         .find_map(|(index, rule)| Some(format!("has rules[{index}], which {}", wrong_rule(rule)?)))
 }
 
-fn wrong_rule(rule: &Value) -> Option<&'static str> {
-    let Some(rule) = rule.as_object() else { return Some("must be a map, with 'pattern', 'name' and so on") };
+fn wrong_rule(rule: &Value) -> Option<String> {
+    let Some(rule) = rule.as_object() else {
+        return Some("must be a map, with 'pattern', 'name' and so on".to_owned());
+    };
+    let pattern = rule.get("pattern").and_then(Value::as_str);
+    wrong_shape(rule).map(str::to_owned).or_else(|| {
+        let pattern = pattern?;
+        let why = regex::problem(pattern);
+        why.map(|why| format!("has the pattern '{pattern}', which is no regular expression: {why}"))
+            .or_else(|| missing_group(rule, pattern))
+    })
+}
+
+/// Names and labels can take what a group of the pattern matched. With one that is not there, all numbers are missing.
+fn missing_group(rule: &Map<String, Value>, pattern: &str) -> Option<String> {
+    let groups = regex::groups(pattern);
+    let labels = rule.get("labels").and_then(Value::as_object).into_iter().flatten();
+    let labels = labels.flat_map(|(name, value)| [Some(name.as_str()), value.as_str()]);
+    let fields = ["name", "value", "help"].into_iter().map(|field| rule.get(field).and_then(Value::as_str));
+    let texts = fields.chain(labels).flatten();
+    let missing =
+        |text: &str| Some((text.to_owned(), regex::groups_used(text).find(|group| *group > groups)?));
+    let (text, group) = texts.into_iter().find_map(missing)?;
+    Some(format!(
+        "uses ${group} in '{text}', and its pattern '{pattern}' has {groups} groups; add the group, or correct the number"
+    ))
+}
+
+fn wrong_shape(rule: &Map<String, Value>) -> Option<&'static str> {
     let has = |key: &str| rule.get(key).is_some_and(|value| !value.is_null());
     let is_text = |key: &str| rule.get(key).is_none_or(|value| value.is_string() || value.is_null());
     if !is_text("pattern") || !is_text("name") || !is_text("help") {
         return Some("has a 'pattern', 'name' or 'help' that is not a text; put it in quotation marks");
-    }
-    if !rule.get("pattern").and_then(Value::as_str).is_none_or(is_closed) {
-        return Some("has a 'pattern' whose brackets are not closed, or that ends with a backslash");
     }
     if has("name") && !has("pattern") {
         return Some("has a 'name' and no 'pattern'; add the pattern");
@@ -116,56 +147,18 @@ fn wrong_rule(rule: &Value) -> Option<&'static str> {
     (!is_map).then_some("has 'labels' that are not a map")
 }
 
-/// Is every bracket of a regular expression closed? It is the mistake that is made most, and a JVM whose agent finds it does
-/// not start.
-fn is_closed(pattern: &str) -> bool {
-    let (mut groups, mut classes) = (0_usize, 0_usize);
-    let mut rest = pattern;
-    while let Some(c) = rest.chars().next() {
-        rest = &rest[c.len_utf8()..];
-        match c {
-            '\\' => {
-                let Some(escaped) = rest.chars().next() else { return false };
-                rest = &rest[escaped.len_utf8()..];
-                if escaped == 'Q' {
-                    rest = rest.split_once("\\E").map_or("", |(_, after)| after);
-                }
-            }
-            '[' => classes += 1,
-            ']' => classes = classes.saturating_sub(1),
-            '(' if classes == 0 => groups += 1,
-            ')' if classes == 0 => match groups.checked_sub(1) {
-                Some(open) => groups = open,
-                None => return false,
-            },
-            _ => {}
-        }
-    }
-    groups == 0 && classes == 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const PLACE: &str = "spec.kafka.metricsConfig: key 'rules.yml' of ConfigMap 'metrics'";
+
     #[test]
     fn a_configuration_of_the_exporter_is_taken_as_it_is() {
         let text = "lowercaseOutputName: true\nrules:\n- pattern: kafka.server<type=(.+)><>Value\n  name: kafka_server_$1\n  labels:\n    a: \"$1\"\n- pattern: .*\n";
-        assert_eq!(check(text.into()), Ok(text.into()));
-        assert_eq!(check("".into()), Ok("{}\n".into()));
-        assert_eq!(check("# nothing\n".into()), Ok("{}\n".into()));
-    }
-
-    #[test]
-    fn brackets_that_mean_themselves_need_no_other() {
-        for pattern in
-            [r"kafka.server<type=(.+), name=([^,]+)><>(Count|Value)", r"a\(", r"[(]", r"\Q((\E", "a[b[c]]"]
-        {
-            assert!(is_closed(pattern), "{pattern}");
-        }
-        for pattern in ["((", "a)", "[a", r"a\", "(a]"] {
-            assert!(!is_closed(pattern), "{pattern}");
-        }
+        assert_eq!(check(text.into(), PLACE), Ok(text.into()));
+        assert_eq!(check("".into(), PLACE), Ok("{}\n".into()));
+        assert_eq!(check("# nothing\n".into(), PLACE), Ok("{}\n".into()));
     }
 
     #[test]
@@ -181,11 +174,22 @@ mod tests {
                 "rules[1], which has 'labels' or 'help' and no 'name'",
             ),
             ("rules:\n- pattern: 3", "not a text"),
-            ("rules:\n- pattern: '(('", "rules[0], which has a 'pattern' whose brackets are not closed"),
+            (
+                "rules:\n- pattern: '(('",
+                "rules[0], which has the pattern '((', which is no regular expression: a '(' is not closed",
+            ),
+            (
+                "rules:\n- pattern: '*Value'",
+                "the pattern '*Value', which is no regular expression: there is nothing before '*'",
+            ),
+            (
+                "rules:\n- pattern: 'a<(.+)>'\n  name: x_$1\n  labels: {b: $2}",
+                "rules[0], which uses $2 in '$2', and its pattern 'a<(.+)>' has 1 groups",
+            ),
             ("hostPort: localhost:9999", "sets 'hostPort'"),
         ] {
-            let why = check(text.into()).unwrap_err();
-            assert!(why.starts_with("spec.kafka.metricsConfig: the ConfigMap's entry "), "{why}");
+            let why = check(text.into(), PLACE).unwrap_err();
+            assert!(why.starts_with(PLACE), "{why}");
             assert!(why.contains(part), "{part} is not in: {why}");
         }
     }

@@ -4,8 +4,8 @@
 
 use crate::ids::NodeId;
 use crate::names::{
-    DELETE_POD_AND_CLAIM_ANNOTATION, KEY_ALGORITHM_ANNOTATION, MANUAL_ROLL_ANNOTATION, MIGRATION_ANNOTATION,
-    RESTORE_ANNOTATION, SKIP_CHECK_ANNOTATION,
+    DELETE_POD_AND_CLAIM_ANNOTATION, KEY_ALGORITHM_ANNOTATION, MIGRATION_ANNOTATION, RESTORE_ANNOTATION,
+    SKIP_CHECK_ANNOTATION,
 };
 
 /// The reason of [`Notice::IdsIgnored`]. It is said once, when nodes are added or removed, and stays in the status.
@@ -64,12 +64,22 @@ pub enum Notice {
     },
     /// A setting that Kafka did not take while it runs.
     #[error(
-        "{change}, but Kafka did not do it: {why}; it is tried again; nodes that restart read the new value from their settings (annotation {MANUAL_ROLL_ANNOTATION})"
+        "{change}, but Kafka did not do it: {why}; nodes keep the value they run with, also when they restart; correct the value, or take it back; it is tried again"
     )]
     SettingNotTaken {
         /// The change.
         change: String,
         /// What Kafka said.
+        why: String,
+    },
+    /// Nodes that serve and do not say what they run with.
+    #[error(
+        "nodes {nodes} serve, but do not say which settings they run with ({why}): whether they have taken those of spec.kafka.config is not known; they are asked again"
+    )]
+    SettingsUntold {
+        /// The nodes.
+        nodes: String,
+        /// What came instead of an answer.
         why: String,
     },
     /// A listener that is not served.
@@ -211,6 +221,16 @@ pub enum Notice {
         name: &'static str,
         /// What Kafka said.
         why: String,
+    },
+    /// A metadata version that waits for brokers to be forgotten.
+    #[error(
+        "the metadata version is to become {name} and waits until brokers {brokers}, which are gone, are unregistered: Kafka counts them with what they could do when they left; unregister them by hand (kafka-cluster.sh unregister) should Kafka go on refusing"
+    )]
+    MetadataWaits {
+        /// The metadata version.
+        name: &'static str,
+        /// The brokers.
+        brokers: String,
     },
     /// A voter that is not restored.
     #[error("the annotation {RESTORE_ANNOTATION}: \"{asked}\" is not followed: {why}")]
@@ -507,6 +527,7 @@ impl Notice {
             Self::TooManyReplicas { .. } => "KafkaReplicationFactor",
             Self::MinimumTooHigh { .. } => "KafkaMinInsyncReplicas",
             Self::SettingNotTaken { .. } => "SettingNotTaken",
+            Self::SettingsUntold { .. } => "SettingsNotTold",
             Self::ListenerLeftOut { .. } => "ListenerNotServed",
             Self::ListenerAwaitsAddress { .. } => "ListenerAwaitsAddress",
             Self::ListenerServiceRefused { .. } => "ListenerServiceRefused",
@@ -519,7 +540,7 @@ impl Notice {
             Self::MigrationHeld { .. } => "MigrationHeld",
             Self::QuorumChangeFailed { .. } => "QuorumChangeFailed",
             Self::UnregistrationFailed { .. } => "UnregistrationFailed",
-            Self::MetadataFailed { .. } => "MetadataVersionHeld",
+            Self::MetadataFailed { .. } | Self::MetadataWaits { .. } => "MetadataVersionHeld",
             Self::VersionHeld { .. } => "VersionHeld",
             Self::RestorationHeld { .. } => "RestorationHeld",
             Self::FormedAnew => "FormedAnew",
@@ -561,6 +582,20 @@ impl Notice {
                 | Self::RolesHeld { .. }
                 | Self::QuorumUnknown { .. }
                 | Self::VolumeStays { .. }
+        )
+    }
+
+    /// Was something that was asked for tried, and did it not work? A broker that is gone and still registered is not among
+    /// it: the cluster is as asked for without.
+    pub(crate) fn is_failure(&self) -> bool {
+        matches!(
+            self,
+            Self::SettingNotTaken { .. }
+                | Self::ListenerServiceRefused { .. }
+                | Self::GrowthRefused { .. }
+                | Self::QuorumChangeFailed { .. }
+                | Self::MetadataFailed { .. }
+                | Self::MetadataWaits { .. }
         )
     }
 

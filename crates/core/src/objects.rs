@@ -35,7 +35,7 @@ use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
 use crate::versions::Logging;
 use crate::world::{ClaimView, Meta, PlainView, Settings, World};
-use crate::{anew, certificates, dynamic, fences, jvm, logging, metrics, pods};
+use crate::{anew, certificates, dynamic, fences, jvm, logging, metrics, pods, unproven};
 
 /// An object to be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -276,6 +276,8 @@ pub struct Render<'a> {
     pub bootstrap_servers: String,
     /// A voter that gets back its identity.
     pub(crate) restoration: Option<Restoration>,
+    /// Settings of the user's that nodes are not to start with yet.
+    pub(crate) unproven: &'a BTreeSet<String>,
 }
 
 impl Render<'_> {
@@ -341,8 +343,8 @@ impl Render<'_> {
     }
 
     fn server_config(&self, node: Node<'_>, served: &[Served<'_>]) -> Properties {
-        let user = self.world.kafka.spec.kafka.config.as_ref();
-        config::render(self.cluster, node, served, self.quorum, &self.bootstrap_servers, user)
+        let user = unproven::settings(self.world, self.cluster, node, self.unproven);
+        config::render(self.cluster, node, served, self.quorum, &self.bootstrap_servers, Some(&user))
     }
 
     /// The JVM's arguments.

@@ -29,8 +29,8 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
 use crate::world::{Answer, Trouble, World};
 use crate::{
-    anew, claims, config, ignored, membership, migration, own_certificates, pods, rack, registration,
-    removals, resolve, restoration, rolling, settings, upgrade,
+    anew, claims, completion, config, ignored, membership, migration, own_certificates, pods, rack,
+    registration, removals, resolve, restoration, rolling, settings, upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -43,8 +43,8 @@ const LOOK_AT_PARTITIONS_AGAIN: Duration = Duration::from_secs(5);
 
 /// How soon to look again at the labels of machines. They are not watched.
 const LOOK_AT_MACHINES_AGAIN: Duration = Duration::from_secs(10);
-/// How soon to look whether nodes have taken a setting.
-const LOOK_AT_SETTINGS_AGAIN: Duration = Duration::from_millis(300);
+/// How soon to look what became of what Kafka was asked to do. It does not tell.
+const LOOK_AFTER_DEEDS: Duration = Duration::from_millis(300);
 
 /// Fields of the cluster's status that are never written with the rest of it.
 pub const KAFKA_FACTS: &[&str] = &["clusterId", "initialControllers", "registeredNodeIds"];
@@ -145,6 +145,10 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
 
     // Settings that change while nodes run.
     let settings = dynamic::compare(world, &cluster)?;
+    if let Some(untold) = settings.notice() {
+        plan.notices.push(untold);
+        plan.look_soon(Some(ASK_AGAIN));
+    }
 
     // Objects.
     let mut wanted = Render::shared(&cluster, &world.kafka, &world.settings, settings.ours.as_ref());
@@ -157,6 +161,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
             quorum: kind(world, &identity),
             bootstrap_servers: bootstrap_servers(world, &cluster),
             restoration: restoration.clone(),
+            unproven: &settings.unproven,
         };
         wanted.extend(render.nodes()?);
         reach_listeners(&mut plan, world, &cluster)?;
@@ -197,18 +202,14 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         unregister_then_upgrade(&mut plan, world, &cluster, due.is_empty());
     }
     pause_after_failures(&mut plan, world);
-    let configures = plan.deeds.iter().any(|deed| matches!(deed, Deed::Configure(_)));
-    plan.look_soon(configures.then_some(LOOK_AT_SETTINGS_AGAIN));
+    plan.look_soon((!plan.deeds.is_empty()).then_some(LOOK_AFTER_DEEDS));
 
     // Status.
     let progress = if let Some(problem) = refusal {
         plan.problems.push(problem.clone());
         Progress::Refused(vec![problem])
     } else if pool_problems.is_empty() {
-        match status::progress(world, &cluster, &due, None) {
-            Progress::Ready if is_underway(&plan, world) => Progress::Applying,
-            progress => progress,
-        }
+        completion::judge(status::progress(world, &cluster, &due, None), &plan, world)
     } else {
         let problems = pool_problems.iter().flat_map(|(pool, problems)| {
             problems
@@ -447,8 +448,11 @@ fn join_and_leave(plan: &mut Plan, world: &World, cluster: &Cluster) {
 /// Brokers that are gone are forgotten; when all of them are, the metadata version may move.
 fn unregister_then_upgrade(plan: &mut Plan, world: &World, cluster: &Cluster, all_restarted: bool) {
     let gone = registration::gone(world, cluster);
-    if gone.is_empty() && plan.change().is_none() && all_restarted {
-        plan.deeds.extend(upgrade::metadata(world, cluster).map(Deed::Metadata));
+    let next = upgrade::metadata(world, cluster).filter(|_| plan.change().is_none() && all_restarted);
+    match next {
+        Some(change) if gone.is_empty() => plan.deeds.push(Deed::Metadata(change)),
+        Some(change) => plan.notices.extend(upgrade::waits_for(world, &change, &gone)),
+        None => {}
     }
     plan.deeds.extend(gone.into_iter().map(Deed::Unregister));
 }
@@ -476,21 +480,6 @@ fn configure(plan: &mut Plan, world: &World, settings: Dynamic) {
         return;
     }
     plan.deeds.extend(settings.changes.into_iter().map(Deed::Configure));
-}
-
-/// Is something on its way that pods do not show? What Kafka or Kubernetes would not do is told, and not
-/// waited for.
-fn is_underway(plan: &Plan, world: &World) -> bool {
-    let is_new = |deed: &&Deed| !world.troubles.iter().any(|trouble| trouble.deed == **deed);
-    let settings = plan.deeds.iter().filter(|deed| matches!(deed, Deed::Configure(_)));
-    let was_refused = |service: &Object| {
-        service.meta().name.as_ref().is_some_and(|name| world.refused_services.contains_key(name))
-    };
-    !plan.objects.is_empty()
-        || !plan.services.iter().all(was_refused)
-        || !plan.growths.is_empty()
-        || !plan.marks.is_empty()
-        || settings.filter(is_new).count() > 0
 }
 
 /// What just failed gets a pause, and is told.

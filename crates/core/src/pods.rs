@@ -382,7 +382,7 @@ fn volumes(context: &Render<'_>, node: Node<'_>, pod: &str, served: &[Served<'_>
         .extend(has_own_certificate(served).then(|| secret_volume("listeners", &listeners_secret(cluster))));
     volumes.extend(node.pool.storage.disks().iter().map(|disk| data_volume(disk, pod, &empty_dir)));
     volumes.extend(rack(context, node).and_then(Rack::volume));
-    volumes.extend(template.volumes.clone());
+    volumes.extend(template.volumes(node.id, pod));
     volumes
 }
 

@@ -23,6 +23,10 @@ use crate::storage_change;
 use crate::template::{self, Template};
 use crate::world::{PodSetView, World};
 
+/// How many nodes a pool can have. Nobody has so many, but a slip of the finger asks for more, and would take the memory of the
+/// operator and of all clusters with it.
+const MOST_REPLICAS: usize = 10_000;
+
 /// The name of the pool that stands for a cluster without pools.
 const VIRTUAL_POOL: &str = "kafka";
 
@@ -211,9 +215,10 @@ fn check(world: &World, wanted: &Wanted<'_>, resolved: &mut Resolved) -> Result<
     let written = held_storage(world, wanted, roles, resolved);
     let storage =
         Storage::parse(wanted.storage_field, &written).map_err(|problem| problems.push(problem)).ok();
-    let replicas = usize::try_from(wanted.replicas)
-        .map_err(|_| problems.push(Problem::Replicas { replicas: wanted.replicas }))
-        .ok();
+    let replicas = usize::try_from(wanted.replicas).ok().filter(|replicas| *replicas <= MOST_REPLICAS);
+    if replicas.is_none() {
+        problems.push(Problem::Replicas { replicas: wanted.replicas, most: MOST_REPLICAS });
+    }
     let template = wanted.template.clone().map_err(|found| problems.extend(found)).ok();
     let (Some(roles), Some(storage), Some(replicas), Some(template), true) =
         (roles, storage, replicas, template, problems.is_empty())

@@ -173,9 +173,11 @@ pub enum Problem {
     /// A pool without roles.
     #[error("spec.roles is empty; list controller, broker, or both")]
     NoRoles,
-    /// Fewer than no replicas.
-    #[error("spec.replicas is {replicas}; it must be 0 or more")]
+    /// Fewer than no replicas, or more than anybody can run.
+    #[error("spec.replicas is {replicas}; it must be from 0 to {most}")]
     Replicas {
+        /// How many are possible.
+        most: usize,
         /// What was asked for.
         replicas: i32,
     },

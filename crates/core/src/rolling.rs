@@ -113,6 +113,13 @@ pub struct Restart {
     pub exposed: Option<String>,
 }
 
+impl Restart {
+    /// Did a user ask for just this, by an annotation?
+    pub fn is_asked_for(&self) -> bool {
+        self.causes.iter().any(|cause| matches!(cause, Cause::Asked | Cause::EmptyDisks | Cause::Restored))
+    }
+}
+
 /// What came of looking for the next restart.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Roll {

@@ -30,6 +30,8 @@ pub enum Progress {
     Ready,
     /// It serves, and what was asked for is being written.
     Applying,
+    /// It serves, and something that was asked for was tried and did not work. A warning says what.
+    Partly,
     /// It serves, while its pods restart one after the other.
     Rolling {
         /// How far that is.
@@ -68,14 +70,19 @@ impl Progress {
         }
     }
 
+    /// Do all pods serve, and is none of them to restart?
+    pub fn has_all_pods(&self) -> bool {
+        matches!(self, Self::Ready | Self::Applying | Self::Partly)
+    }
+
     /// Was this generation dealt with, one way or the other?
     fn is_settled(&self) -> bool {
-        matches!(self, Self::Ready | Self::Refused(_))
+        matches!(self, Self::Ready | Self::Partly | Self::Refused(_))
     }
 
     fn conditions(&self) -> Vec<api::Condition> {
         match self {
-            Self::Ready | Self::Applying => vec![condition("Ready", true, None)],
+            Self::Ready | Self::Applying | Self::Partly => vec![condition("Ready", true, None)],
             Self::Rolling { message } => vec![condition("Ready", true, Some(("RollingUpdate", message)))],
             Self::Paused => vec![condition("ReconciliationPaused", true, None)],
             Self::Underway { reason, message } => not_ready(reason, message),

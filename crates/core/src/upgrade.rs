@@ -8,8 +8,11 @@ use std::collections::BTreeSet;
 use karst_api as api;
 
 use crate::cluster::Cluster;
+use crate::health;
+use crate::ids::NodeId;
 use crate::names::KAFKA_VERSION_ANNOTATION;
 use crate::notice::Notice;
+use crate::steps::Deed;
 use crate::versions::{self, KafkaVersion};
 use crate::world::{PodView, World};
 
@@ -94,6 +97,18 @@ pub(crate) fn metadata(world: &World, cluster: &Cluster) -> Option<MetadataChang
         return None;
     }
     Some(MetadataChange { level: wanted, name: cluster.metadata_version, is_downgrade })
+}
+
+/// A broker that is gone and cannot be forgotten keeps the metadata version where it is: it counts with what it could do last.
+/// One that Kafka is only about to forget is not worth a word.
+pub(crate) fn waits_for(world: &World, change: &MetadataChange, gone: &BTreeSet<NodeId>) -> Option<Notice> {
+    let failed = |node: &&NodeId| {
+        let deed = Deed::Unregister(**node);
+        world.troubles.iter().any(|trouble| trouble.deed == deed)
+    };
+    let brokers: BTreeSet<NodeId> = gone.iter().filter(failed).copied().collect();
+    let is_held = !brokers.is_empty();
+    is_held.then(|| Notice::MetadataWaits { name: change.name, brokers: health::list(&brokers) })
 }
 
 /// Does every node run the version that is asked for, and serve?

@@ -249,15 +249,14 @@ impl Passes {
             failures.extend(self.hands.tell_rack(key, racked).await.err());
         }
         let mut look_again = plan.look_again;
-        if plan.restarts.is_empty() {
-            if matches!(plan.progress, Some(Progress::Ready)) {
-                self.slots.release(key);
-            }
-        } else if self.slots.may_restart(world) {
-            for restart in &plan.restarts {
-                failures.extend(self.restart(world, restart).await.err());
-            }
-        } else {
+        if plan.restarts.is_empty() && plan.progress.as_ref().is_some_and(Progress::has_all_pods) {
+            self.slots.release(key);
+        }
+        let admitted = self.slots.admitted(world, &plan.restarts);
+        for restart in &admitted {
+            failures.extend(self.restart(world, restart).await.err());
+        }
+        if admitted.len() < plan.restarts.len() {
             look_again = look_again.into_iter().chain([SLOT]).min();
         }
         self.checked.remember(key, std::mem::take(&mut plan.checked_settings));

@@ -1,12 +1,13 @@
 //! Spaces restarts over clusters: a new operator may have reasons to restart every pod of every cluster, and must not do
 //! so everywhere at once.
 //!
-//! What users ask for does not wait here. A cluster that was given a slot keeps it until its last pod is back.
+//! What users ask for does not wait here: a change of their resources, a pod that they annotate, a voter that they want back. A cluster that was given a slot keeps it until its last pod is back.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
 use karst_core::names::ClusterKey;
+use karst_core::rolling::Restart;
 use karst_core::world::World;
 
 /// How many clusters may restart pods at once when nobody asked for it.
@@ -17,13 +18,22 @@ const SLOTS: usize = 3;
 pub(crate) struct Slots(Mutex<HashSet<ClusterKey>>);
 
 impl Slots {
-    /// May this cluster restart pods now?
-    pub(crate) fn may_restart(&self, world: &World) -> bool {
-        if is_asked_for(world) {
-            return true;
-        }
+    /// Which of these restarts may be made now?
+    pub(crate) fn admitted<'a>(&self, world: &World, restarts: &'a [Restart]) -> Vec<&'a Restart> {
+        if is_asked_for(world) { restarts.iter().collect() } else { self.unasked(&world.key, restarts) }
+    }
+
+    /// The same for a cluster that nobody changed. A restart that a user asked for by an annotation takes no slot.
+    fn unasked<'a>(&self, key: &ClusterKey, restarts: &'a [Restart]) -> Vec<&'a Restart> {
+        let needs_slot = restarts.iter().any(|one| !one.is_asked_for());
+        let has_slot = needs_slot && self.take(key);
+        restarts.iter().filter(|one| has_slot || one.is_asked_for()).collect()
+    }
+
+    /// Has the cluster a slot now?
+    fn take(&self, key: &ClusterKey) -> bool {
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.contains(&world.key) || (taken.len() < SLOTS && taken.insert(world.key.clone()))
+        taken.contains(key) || (taken.len() < SLOTS && taken.insert(key.clone()))
     }
 
     /// Nothing is to restart in this cluster any more.
@@ -32,7 +42,7 @@ impl Slots {
     }
 }
 
-/// Did a user change a resource, or annotate a pod, since the cluster was last as asked for?
+/// Did a user change a resource since the cluster was last as asked for?
 fn is_asked_for(world: &World) -> bool {
     let kafka = &world.kafka;
     let done = kafka.status.as_ref().and_then(|status| status.observed_generation);
@@ -45,18 +55,42 @@ fn is_asked_for(world: &World) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use karst_core::ids::NodeId;
+    use karst_core::rolling::Cause;
 
     fn key(name: &str) -> ClusterKey {
         ClusterKey { namespace: "ns".into(), name: name.into() }
     }
 
+    fn restart(node: i32, cause: Cause) -> Restart {
+        let (pod, uid) = (format!("c-brokers-{node}"), "uid".into());
+        Restart { node: NodeId(node), pod, uid, causes: vec![cause], claims: Vec::new(), exposed: None }
+    }
+
+    #[test]
+    fn what_a_user_asks_for_waits_for_no_slot_and_takes_none() {
+        let slots = Slots::default();
+        let ours = [restart(0, Cause::QuorumMoved)];
+        for name in ["a", "b", "c"] {
+            assert_eq!(slots.unasked(&key(name), &ours).len(), 1);
+        }
+        let mixed = [
+            restart(0, Cause::QuorumMoved),
+            restart(1, Cause::Asked),
+            restart(2, Cause::EmptyDisks),
+            restart(3, Cause::Restored),
+        ];
+        let admitted: Vec<_> = slots.unasked(&key("d"), &mixed).iter().map(|one| one.node.0).collect();
+        assert_eq!(admitted, [1, 2, 3]);
+        slots.release(&key("a"));
+        assert_eq!(slots.unasked(&key("d"), &mixed[1..]).len(), 3);
+        assert_eq!(slots.unasked(&key("e"), &ours).len(), 1, "the free slot was not taken for that");
+    }
+
     #[test]
     fn a_released_slot_is_free_for_another() {
         let slots = Slots::default();
-        let take = |name: &str| {
-            let mut taken = slots.0.lock().unwrap();
-            taken.contains(&key(name)) || (taken.len() < SLOTS && taken.insert(key(name)))
-        };
+        let take = |name: &str| slots.take(&key(name));
         assert!(take("a") && take("b") && take("c") && take("a"));
         assert!(!take("d"));
         slots.release(&key("b"));

@@ -7,6 +7,8 @@ use super::ClientListener;
 use crate::ids::NodeId;
 use crate::problem::Problem;
 
+/// What is said of a number that no port needs.
+const TOO_LARGE: &str = "a number in it is too large";
 /// How deep parentheses may be nested in a port. Nobody needs more, and each level costs stack.
 const DEEPEST: usize = 20;
 
@@ -38,19 +40,26 @@ pub(super) fn problems(field: &str, listener: &ClientListener, node: NodeId, pod
         found,
         advice: advice.to_owned(),
     };
-    if let Some(host) = host(listener, node, pod).filter(|host| !is_host(host)) {
-        let found = format!("makes '{host}' of node {node}, which is no host");
-        problems.push(problem("advertisedHostTemplate", found, "use a host name or an IP address"));
+    // A broker's own host or port takes the place of the template, and is looked at where it stands.
+    let own = listener.broker(node);
+    if let Some(template) = &listener.configuration.advertised_host_template
+        && own.is_none_or(|broker| broker.advertised_host.is_none())
+    {
+        let host = fill(template, node, pod);
+        if !is_host(&host) {
+            let found =
+                format!("is '{template}', so node {node} would advertise '{host}', which is no host name");
+            let advice = "use a host name or an IP address, in which {nodeId} and {nodePodName} stand for the node, such as broker-{nodeId}.example.com";
+            problems.push(problem("advertisedHostTemplate", found, advice));
+        }
     }
     if let Some(template) = &listener.configuration.advertised_port_template
+        && own.is_none_or(|broker| broker.advertised_port.is_none())
         && let Err(why) = compute(template, node)
     {
-        let found = format!("is '{template}', of which node {node} gets no port: {why}");
-        problems.push(problem(
-            "advertisedPortTemplate",
-            found,
-            "use a number, or a sum such as 9000 + {nodeId}",
-        ));
+        let found = format!("is '{template}', which gives node {node} no port: {why}");
+        let advice = "use a number, or a sum such as 9000 + {nodeId}; +, -, * and parentheses can be used";
+        problems.push(problem("advertisedPortTemplate", found, advice));
     }
     problems
 }
@@ -73,12 +82,12 @@ pub(super) fn compute(template: &str, node: NodeId) -> Result<u16, String> {
     let mut parser = Parser { rest: text.trim(), depth: 0 };
     let value = parser.sum()?;
     if !parser.rest.is_empty() {
-        return Err(format!("'{}' is not understood", parser.rest));
+        return Err(format!("'{}' at its end is not understood", parser.rest));
     }
     u16::try_from(value)
         .ok()
         .filter(|port| *port > 0)
-        .ok_or_else(|| format!("{value} is not from 1 to 65535"))
+        .ok_or_else(|| format!("the result is {value}, and ports are from 1 to 65535"))
 }
 
 /// Whole numbers, `+`, `-`, `*` and parentheses.
@@ -107,7 +116,7 @@ impl Parser<'_> {
             }
             let next = self.product()?;
             let result = if is_plus { value.checked_add(next) } else { value.checked_sub(next) };
-            value = result.ok_or("the number is too large")?;
+            value = result.ok_or(TOO_LARGE)?;
         }
     }
 
@@ -115,7 +124,7 @@ impl Parser<'_> {
         let mut value = self.number()?;
         while self.takes('*') {
             let next = self.number()?;
-            value = value.checked_mul(next).ok_or("the number is too large")?;
+            value = value.checked_mul(next).ok_or(TOO_LARGE)?;
         }
         Ok(value)
     }
@@ -124,7 +133,7 @@ impl Parser<'_> {
         if self.takes('(') {
             self.depth += 1;
             if self.depth > DEEPEST {
-                return Err("there are too many parentheses".to_owned());
+                return Err(format!("more than {DEEPEST} parentheses are open at once"));
             }
             let value = self.sum()?;
             self.depth -= 1;
@@ -132,7 +141,13 @@ impl Parser<'_> {
         }
         let end = self.rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.rest.len());
         let (digits, rest) = self.rest.split_at(end);
-        let value = digits.parse().map_err(|_| format!("a number is missing before '{rest}'"))?;
+        if digits.is_empty() && rest.is_empty() {
+            return Err("a number is missing at its end".to_owned());
+        }
+        if digits.is_empty() {
+            return Err(format!("there should be a number where it says '{rest}'"));
+        }
+        let value = digits.parse().map_err(|_| TOO_LARGE.to_owned())?;
         self.rest = rest.trim_start();
         Ok(value)
     }
@@ -158,22 +173,22 @@ mod tests {
     #[test]
     fn what_is_no_port_is_refused() {
         let deep = format!("{}1{}", "(".repeat(500), ")".repeat(500));
-        for template in [
-            "",
-            "{nodePodName}",
-            "9000 +",
-            "9000 / 2",
-            "(9000",
-            "9000)",
-            "70000",
-            "0",
-            "1 - 2",
-            "99999999999999999999",
-            &deep,
+        for (template, why) in [
+            ("", "a number is missing at its end"),
+            ("{nodePodName}", "there should be a number where it says '{nodePodName}'"),
+            ("9000 +", "a number is missing at its end"),
+            ("9000 / 2", "'/ 2' at its end is not understood"),
+            ("(9000", "a ')' is missing"),
+            ("9000)", "')' at its end is not understood"),
+            ("70000", "the result is 70000, and ports are from 1 to 65535"),
+            ("0", "the result is 0, and ports are from 1 to 65535"),
+            ("1 - 2", "the result is -1, and ports are from 1 to 65535"),
+            ("99999999999999999999", TOO_LARGE),
+            ("9223372036854775807 + 1", TOO_LARGE),
+            (&deep, "more than 20 parentheses are open at once"),
         ] {
-            assert!(compute(template, NodeId(7)).is_err(), "{template}");
+            assert_eq!(compute(template, NodeId(7)), Err(why.to_owned()), "{template}");
         }
-        assert!(compute("9223372036854775807 + 1", NodeId(0)).unwrap_err().contains("too large"));
     }
 
     #[test]

@@ -3,19 +3,23 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{
-    Affinity, HostAlias, LocalObjectReference, PodDNSConfig, PodSecurityContext, Toleration,
+    Affinity, HostAlias, KeyToPath, LocalObjectReference, PodDNSConfig, PodSecurityContext, Toleration,
     TopologySpreadConstraint, Volume,
 };
 use karst_api as api;
 
 use super::{Metadata, free_form};
+use crate::ids::NodeId;
+use crate::listeners::template;
 use crate::names::{LONGEST_NAME, is_host_label};
 use crate::problem::Problem;
 use crate::quantity::Quantity;
 use crate::rack;
 
 /// What an additional volume can be. A volume that reaches into the machine is not among them.
-const SOURCES: [&str; 6] = ["secret", "configMap", "emptyDir", "persistentVolumeClaim", "csi", "image"];
+const SOURCES: &[&str] = &["secret", "configMap", "emptyDir", "persistentVolumeClaim", "csi", "image"];
+/// What an additional volume can be whose settings name the node.
+const TEMPLATED_SOURCES: &[&str] = &["secret", "configMap", "persistentVolumeClaim"];
 
 /// What users say about the pods of a pool. `None` leaves it to Karst.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -36,7 +40,9 @@ pub(crate) struct PodTemplate {
     pub(crate) enable_service_links: Option<bool>,
     pub(crate) tmp_dir_size_limit: Option<String>,
     /// In addition to those that the node needs.
-    pub(crate) volumes: Vec<Volume>,
+    volumes: Vec<Volume>,
+    /// In addition to those, with `{nodeId}` and `{nodePodName}` in what they refer to.
+    templated_volumes: Vec<Volume>,
     pub(crate) host_users: Option<bool>,
 }
 
@@ -45,6 +51,13 @@ impl PodTemplate {
     pub(super) fn read(field: &str, written: Option<&api::PodTemplate>, problems: &mut Vec<Problem>) -> Self {
         let Some(written) = written else { return Self::default() };
         let at = |part: &str| format!("{field}.{part}");
+        let mut names = BTreeSet::new();
+        let mut volumes = |part: &str, written, sources, problems: &mut _| {
+            read_volumes(&at(part), written, sources, &mut names, problems)
+        };
+        let plain = volumes("volumes", written.volumes.as_ref(), SOURCES, problems);
+        let templated =
+            volumes("templatedVolumes", written.templated_volumes.as_ref(), TEMPLATED_SOURCES, problems);
         Self {
             metadata: Metadata::read(field, written.metadata.as_ref(), problems),
             image_pull_secrets: free_form::list(
@@ -73,10 +86,41 @@ impl PodTemplate {
             dns_config: free_form::one(&at("dnsConfig"), written.dns_config.as_ref(), problems),
             enable_service_links: written.enable_service_links,
             tmp_dir_size_limit: size(&at("tmpDirSizeLimit"), written.tmp_dir_size_limit.as_ref(), problems),
-            volumes: volumes(&at("volumes"), written.volumes.as_ref(), problems),
+            volumes: plain,
+            templated_volumes: templated,
             host_users: written.host_users,
         }
     }
+
+    /// The additional volumes of a node.
+    pub(crate) fn volumes(&self, node: NodeId, pod: &str) -> impl Iterator<Item = Volume> {
+        let templated = self.templated_volumes.iter().map(move |volume| filled(volume, node, pod));
+        self.volumes.iter().cloned().chain(templated)
+    }
+}
+
+/// A volume with the node in its place: in the names of what it refers to, and in what it takes of that.
+fn filled(volume: &Volume, node: NodeId, pod: &str) -> Volume {
+    let fill = |text: &mut String| *text = template::fill(text, node, pod);
+    let fill_items = |items: &mut Option<Vec<KeyToPath>>| {
+        for item in items.iter_mut().flatten() {
+            fill(&mut item.key);
+            fill(&mut item.path);
+        }
+    };
+    let mut volume = volume.clone();
+    if let Some(secret) = &mut volume.secret {
+        secret.secret_name.as_mut().map(fill);
+        fill_items(&mut secret.items);
+    }
+    if let Some(map) = &mut volume.config_map {
+        fill(&mut map.name);
+        fill_items(&mut map.items);
+    }
+    if let Some(claim) = &mut volume.persistent_volume_claim {
+        fill(&mut claim.claim_name);
+    }
+    volume
 }
 
 fn dns_policy(policy: api::DnsPolicy) -> &'static str {
@@ -98,18 +142,25 @@ fn size(field: &str, written: Option<&String>, problems: &mut Vec<Problem>) -> O
 
 /// The names of the additional volumes, usable or not.
 pub(super) fn volume_names(written: Option<&api::PodTemplate>) -> BTreeSet<&str> {
-    let volumes = written.and_then(|written| written.volumes.as_ref()).into_iter().flatten();
+    let volumes = written.into_iter().flat_map(|written| [&written.volumes, &written.templated_volumes]);
+    let volumes = volumes.flatten().flatten();
     volumes.filter_map(|volume| volume.get("name")?.as_str()).collect()
 }
 
-fn volumes(field: &str, written: Option<&Vec<api::FreeForm>>, problems: &mut Vec<Problem>) -> Vec<Volume> {
+fn read_volumes(
+    field: &str,
+    written: Option<&Vec<api::FreeForm>>,
+    sources: &[&str],
+    names: &mut BTreeSet<String>,
+    problems: &mut Vec<Problem>,
+) -> Vec<Volume> {
     let mut volumes: Vec<Volume> = Vec::new();
     for (index, written) in written.into_iter().flatten().enumerate() {
         let field = format!("{field}[{index}]");
-        if let Some(problem) = source_problem(&field, written) {
+        if let Some(problem) = source_problem(&field, written, sources) {
             problems.push(problem);
         } else if let Some(volume) = free_form::one::<Volume>(&field, Some(written), problems) {
-            let is_new = volumes.iter().all(|other| other.name != volume.name);
+            let is_new = names.insert(volume.name.clone());
             problems.extend(name_problem(format!("{field}.name"), &volume.name, is_new));
             volumes.push(volume);
         }
@@ -117,15 +168,15 @@ fn volumes(field: &str, written: Option<&Vec<api::FreeForm>>, problems: &mut Vec
     volumes
 }
 
-fn source_problem(field: &str, volume: &api::FreeForm) -> Option<Problem> {
+fn source_problem(field: &str, volume: &api::FreeForm, possible: &[&str]) -> Option<Problem> {
     let sources: Vec<_> = volume.keys().map(String::as_str).filter(|key| *key != "name").collect();
     let found = match sources.as_slice() {
         [] => "has no source".to_owned(),
-        [source] if SOURCES.contains(source) => return None,
+        [source] if possible.contains(source) => return None,
         [source] => format!("has the source '{source}', which is not supported"),
         several => format!("has more than one source ({})", several.join(", ")),
     };
-    let advice = format!("use one of {}", SOURCES.join(", "));
+    let advice = format!("use one of {}", possible.join(", "));
     Some(Problem::Template { field: field.to_owned(), found, advice })
 }
 
@@ -169,7 +220,7 @@ mod tests {
             {"name": "data-lake", "csi": {"driver": "csi.acme.io"}},
         ]}));
         assert_eq!(problems, [""; 0]);
-        assert_eq!(pod.volumes.len(), 2);
+        assert_eq!(pod.volumes(NodeId(0), "a-b-0").count(), 2);
 
         for (volume, part) in [
             (json!({"name": "host", "hostPath": {"path": "/"}}), "volumes[0] has the source 'hostPath'"),
@@ -179,6 +230,29 @@ mod tests {
             let (_, problems) = read(json!({"volumes": [volume]}));
             assert!(problems.iter().any(|problem| problem.contains(part)), "{problems:?}");
         }
+    }
+
+    #[test]
+    fn a_templated_volume_is_another_one_for_each_node() {
+        let (pod, problems) = read(json!({"templatedVolumes": [
+            {"name": "creds", "secret": {"secretName": "creds", "items": [{"key": "key-{nodeId}", "path": "key"}]}},
+            {"name": "rules", "configMap": {"name": "{nodePodName}-rules"}},
+            {"name": "audit", "persistentVolumeClaim": {"claimName": "audit-{nodeId}"}},
+        ]}));
+        assert_eq!(problems, [""; 0]);
+        let volumes: Vec<_> = pod.volumes(NodeId(7), "a-b-7").collect();
+        let volumes = serde_json::to_value(volumes).unwrap();
+        assert_eq!(volumes[0]["secret"]["secretName"], "creds");
+        assert_eq!(volumes[0]["secret"]["items"][0], json!({"key": "key-7", "path": "key"}));
+        assert_eq!(volumes[1]["configMap"]["name"], "a-b-7-rules");
+        assert_eq!(volumes[2]["persistentVolumeClaim"]["claimName"], "audit-7");
+
+        let (_, problems) = read(json!({
+            "volumes": [{"name": "a", "emptyDir": {}}],
+            "templatedVolumes": [{"name": "b", "emptyDir": {}}, {"name": "a", "secret": {"secretName": "x"}}],
+        }));
+        assert!(problems[0].starts_with("spec.template.pod.templatedVolumes[0] has the source 'emptyDir'"));
+        assert!(problems[1].contains("templatedVolumes[1].name is 'a', which another volume has"));
     }
 
     #[test]

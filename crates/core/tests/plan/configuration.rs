@@ -7,10 +7,11 @@ use crate::support::*;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use karst_core::dynamic::{RunningSetting, SettingChange, Source};
 use karst_core::ids::NodeId;
-use karst_core::names::SETTINGS_IN_KAFKA_ANNOTATION;
+use karst_core::names::{SETTINGS_IN_KAFKA_ANNOTATION, STARTED_WITH_ANNOTATION};
+use karst_core::objects::Object;
 use karst_core::plan::{Deed, Plan, plan};
 use karst_core::rolling::Cause;
-use karst_core::world::{Answer, Answers, Trouble, World};
+use karst_core::world::{Answer, Answers, Trouble, WantedPod, World};
 use serde_json::{Value, json};
 
 const SERVICE: &str = "my-cluster-kafka-brokers";
@@ -278,6 +279,151 @@ fn a_value_that_kafka_does_not_take_is_told_and_stops_nothing_else() {
     assert!(configured(&answered(&world, &mut kafka)).contains(&refused), "it is tried again");
 }
 
+/// What nodes would read when they start, of one setting.
+fn written(world: &World, key: &str) -> BTreeSet<Option<String>> {
+    let pods = world.pod_sets.values().flat_map(|set| set.pods.values());
+    let read = |pod: &WantedPod| {
+        let pod: Value = serde_json::from_str(&pod.json).unwrap();
+        let text = pod["metadata"]["annotations"][STARTED_WITH_ANNOTATION].as_str().unwrap();
+        let settings: BTreeMap<String, String> = serde_json::from_str(text).unwrap();
+        settings.get(key).cloned()
+    };
+    pods.map(read).collect()
+}
+
+/// A Kafka that does not take a value, after a few passes.
+fn with_a_refused_value(before: Option<i64>) -> (World, Kafka) {
+    let mut world = quickstart();
+    if let Some(value) = before {
+        set(&mut world, "log.retention.ms", value);
+    }
+    converge(&mut world);
+    let mut kafka = Kafka::formed(&world);
+    mark_pods(&mut world);
+    let refused = Deed::Configure(change("log.retention.ms", Some("77")));
+    kafka.refused.push((refused, "log.retention.ms does not go with log.local.retention.ms"));
+    set(&mut world, "log.retention.ms", 77);
+    for _ in 0..6 {
+        pass(&mut world, &mut kafka);
+    }
+    (world, kafka)
+}
+
+#[test]
+fn a_value_that_kafka_refuses_never_gets_where_a_restart_would_read_it() {
+    for before in [None, Some(60_000)] {
+        let (mut world, mut kafka) = with_a_refused_value(before);
+        let kept = before.map(|value| value.to_string());
+        assert_eq!(written(&world, "log.retention.ms"), [kept.clone()].into());
+        let told = conditions(&world, "Warning");
+        let told = told.iter().find(|(_, reason, _)| reason == "SettingNotTaken").expect("a warning");
+        for part in ["spec.kafka.config.log.retention.ms", "77", "log.local.retention.ms", "keep the value"] {
+            assert!(told.2.contains(part), "{part} is not in {told:?}");
+        }
+        // A node that is added meanwhile gets what the others have, and other settings go their way.
+        edit_pool(&mut world, "brokers", |pool| pool.spec.replicas = 4);
+        set(&mut world, "queued.max.requests", 300);
+        for _ in 0..40 {
+            pass(&mut world, &mut kafka);
+            run_pods(&mut world, true);
+        }
+        assert!(world.pods.contains_key("my-cluster-brokers-6"));
+        assert_eq!(replaced(&world).len(), 7, "all of them restarted for the other setting");
+        assert_eq!(written(&world, "log.retention.ms"), [kept].into());
+        // The user thinks again.
+        set(&mut world, "log.retention.ms", 88_000);
+        converge_kafka(&mut world, &mut kafka, &[]);
+        assert_eq!(written(&world, "log.retention.ms"), [Some("88000".into())].into());
+        assert_eq!(kafka.told["log.retention.ms"], "88000");
+    }
+}
+
+#[test]
+fn a_refused_value_is_not_read_after_all_nodes_went_down_either() {
+    let (mut world, mut kafka) = with_a_refused_value(Some(60_000));
+    run_pods(&mut world, false);
+    for _ in 0..3 {
+        pass(&mut world, &mut kafka);
+    }
+    assert_eq!(written(&world, "log.retention.ms"), [Some("60000".into())].into());
+    // Another value may be what brings them back, and nobody is there to try it before.
+    set(&mut world, "log.retention.ms", 88_000);
+    pass(&mut world, &mut kafka);
+    assert_eq!(written(&world, "log.retention.ms"), [Some("88000".into())].into());
+}
+
+#[test]
+fn a_value_is_written_for_the_next_start_when_kafka_has_taken_it() {
+    let (mut world, mut kafka) = at_rest();
+    set(&mut world, "log.retention.ms", 60_000);
+    for _ in 0..20 {
+        let is_written = written(&world, "log.retention.ms") == [Some("60000".to_owned())].into();
+        assert!(!is_written || kafka.told.contains_key("log.retention.ms"));
+        if !step(&mut world, &mut kafka, &[]) {
+            assert!(is_written);
+            return;
+        }
+    }
+    panic!("it never comes to rest");
+}
+
+#[test]
+fn threads_are_changed_in_steps_that_kafka_takes() {
+    let (mut world, mut kafka) = at_rest();
+    set(&mut world, "num.io.threads", 8);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    mark_pods(&mut world);
+    set(&mut world, "num.io.threads", 40);
+    let mut seen = Vec::new();
+    while step(&mut world, &mut kafka, &[]) {
+        let now = kafka.told["num.io.threads"].clone();
+        if seen.last() != Some(&now) {
+            seen.push(now);
+        }
+    }
+    assert_eq!(seen, ["8", "16", "32", "40"]);
+    assert!(replaced(&world).is_empty());
+    assert_eq!(written(&world, "num.io.threads"), [Some("40".into())].into());
+}
+
+#[test]
+fn a_setting_that_only_a_container_read_when_it_started_again_is_forgotten_too() {
+    let (mut world, mut kafka) = at_rest();
+    set(&mut world, "log.retention.ms", 60_000);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    mark_pods(&mut world);
+    // The container of one broker ends and starts again in the same pod. It reads what is written now.
+    kafka.read_later.insert(NodeId(1), [("log.retention.ms".into(), "60000".into())].into());
+    unset(&mut world, "log.retention.ms");
+    for _ in 0..30 {
+        step(&mut world, &mut kafka, &[]);
+        if replaced(&world).contains("my-cluster-brokers-1") {
+            kafka.read_later.clear();
+        }
+    }
+    assert!(kafka.told.is_empty());
+    assert_eq!(replaced(&world), ["my-cluster-brokers-1".to_owned()].into(), "and only this one restarts");
+}
+
+#[test]
+fn karst_itself_sets_nothing_that_could_be_taken_for_a_users_setting() {
+    let mut world = quickstart();
+    edit_kafka(&mut world, |kafka| kafka.spec.kafka.config = None);
+    let kafka = karst_core::versions::find("4.1.1").unwrap();
+    for _ in 0..6 {
+        let plan = decide(&world);
+        for object in &plan.objects {
+            let Object::ConfigMap(map) = object else { continue };
+            let config = &map.data.as_ref().unwrap()["server.config"];
+            for key in karst_core::dynamic::keys(kafka) {
+                assert!(!config.lines().any(|line| line.starts_with(&format!("{key}="))), "{key}");
+            }
+        }
+        carry_out(&mut world, plan);
+    }
+    assert_eq!(world.config_maps.len(), 6);
+}
+
 #[test]
 fn a_node_at_rest_is_asked_once() {
     let (mut world, _) = at_rest();
@@ -310,6 +456,30 @@ fn a_node_that_does_not_say_what_it_runs_with_changes_nothing() {
     }
     let plan = plan(&world).unwrap();
     assert!(plan.questions.is_empty() && plan.deeds.is_empty() && plan.checked_settings.is_empty());
+    assert!(
+        plan.objects.is_empty() && plan.restarts.is_empty(),
+        "nor is anything written for the next start"
+    );
+    let told = plan.notices.iter().map(ToString::to_string).find(|told| told.contains("do not say"));
+    let told = told.expect("a warning");
+    assert!(told.contains("nodes 0, 1, 2, 3, 4, 5") && told.contains("no answer"), "{told}");
+    let status = plan.status.expect("a status");
+    assert_eq!(status.pointer("/status/observedGeneration"), None, "nobody knows whether it is done");
+}
+
+#[test]
+fn one_node_that_does_not_say_what_it_runs_with_is_named() {
+    let (mut world, mut kafka) = at_rest();
+    set(&mut world, "log.retention.ms", 60_000);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    world.checked_settings.remove("my-cluster-brokers-2");
+    world.answers.quorum = kafka.quorum(&world);
+    world.answers.registered = kafka.registered(&world);
+    world.answers.settings.insert(NodeId(2), Answer::Silent("timed out".into()));
+    let plan = plan(&world).unwrap();
+    assert!(plan.objects.is_empty() && plan.deeds.is_empty());
+    let told = plan.notices.iter().map(ToString::to_string).find(|told| told.contains("do not say"));
+    assert!(told.expect("a warning").starts_with("nodes 2 serve"));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Bad input, and changes that cannot be made yet: a clear word, and nothing that runs is harmed.
 
+use std::sync::Arc;
+
 use crate::support::*;
 use karst_api as api;
 use karst_core::world::World;
@@ -218,4 +220,141 @@ fn listeners_are_as_safe_as_asked_for_and_the_status_tells_whom_to_trust() {
     }
     let discovery = &world.services["my-cluster-kafka-bootstrap"].meta.annotations["strimzi.io/discovery"];
     assert!(discovery.contains("scram-sha-512"), "{discovery}");
+}
+
+/// What a cluster that runs says after something that nobody can do was asked of it: on the cluster, and on a pool. Nothing that
+/// runs may be touched by it.
+fn said_after(pool: &str, edit: impl FnOnce(&mut World)) -> (String, String) {
+    let mut world = converged();
+    let before = world.clone();
+    edit(&mut world);
+    for _ in 0..4 {
+        let plan = decide(&world);
+        assert_eq!((plan.objects.as_slice(), plan.facts.as_slice()), (&[][..], &[][..]));
+        assert!(plan.restarts.is_empty() && plan.removals.is_empty() && plan.deeds.is_empty());
+        carry_out(&mut world, plan);
+        run_pods(&mut world, true);
+    }
+    assert_eq!(world.pods, before.pods);
+    let message = |conditions: Vec<(String, String, String)>| {
+        let not_ready = conditions.into_iter().filter(|(status, _, _)| status == "False");
+        not_ready.map(|(_, _, message)| message).collect::<String>()
+    };
+    let on_pool =
+        if world.pools.contains_key(pool) { pool_conditions(&world, pool, "Ready") } else { vec![] };
+    (message(conditions(&world, "Ready")), message(on_pool))
+}
+
+fn set_node_ids(world: &mut World, pool: &str, ids: &[i32]) {
+    let pool = Arc::make_mut(world.pools.get_mut(pool).unwrap());
+    pool.status.as_mut().unwrap().node_ids = Some(ids.to_vec());
+}
+
+/// A copy of a pool under another name, as a user would apply it.
+fn add_pool(world: &mut World, name: &str) {
+    let mut pool = (*world.pools["brokers"]).clone();
+    (pool.metadata.name, pool.metadata.uid) = (Some(name.into()), Some(format!("uid-{name}")));
+    pool.status = None;
+    world.pools.insert(name.into(), Arc::new(pool));
+}
+
+#[test]
+fn what_nobody_can_do_is_said_on_the_right_resource_and_nothing_that_runs_is_touched() {
+    type Row = (&'static str, &'static str, fn(&mut World), &'static [&'static str], &'static [&'static str]);
+    let sixty: &'static str = "a-pool-with-a-name-of-sixty-characters-which-is-far-too-long";
+    assert_eq!(sixty.len(), 60);
+    // What was asked, the pool, how, what the cluster says, what the pool says.
+    let table: &[Row] = &[
+        (
+            "fewer than no replicas",
+            "brokers",
+            |world| edit_pool(world, "brokers", |pool| pool.spec.replicas = -1),
+            &["pool 'brokers'", "spec.replicas is -1"],
+            &["spec.replicas is -1", "from 0 to 10000"],
+        ),
+        (
+            "a huge number of replicas",
+            "brokers",
+            |world| edit_pool(world, "brokers", |pool| pool.spec.replicas = i32::MAX),
+            &["pool 'brokers'", "spec.replicas is 2147483647"],
+            &["spec.replicas is 2147483647", "from 0 to 10000"],
+        ),
+        (
+            "no roles",
+            "brokers",
+            |world| edit_pool(world, "brokers", |pool| pool.spec.roles.clear()),
+            &["pool 'brokers'", "spec.roles is empty"],
+            &["spec.roles is empty; list controller, broker, or both"],
+        ),
+        (
+            "no broker left",
+            "brokers",
+            |world| edit_pool(world, "brokers", |pool| pool.spec.replicas = 0),
+            &["no pool with the role broker has replicas", "spec.replicas above 0"],
+            &["Kafka 'my-cluster' cannot be carried out; its status says why"],
+        ),
+        (
+            "no controller left",
+            "controllers",
+            |world| edit_pool(world, "controllers", |pool| pool.spec.replicas = 0),
+            &["no pool with the role controller has replicas", "spec.replicas above 0"],
+            &["Kafka 'my-cluster' cannot be carried out; its status says why"],
+        ),
+        (
+            "one id in two pools",
+            "brokers",
+            |world| set_node_ids(world, "controllers", &[2, 3, 4, 5]),
+            &["node id 2", "'brokers' and 'controllers'", "my-cluster-controllers-2"],
+            &["Kafka 'my-cluster' cannot be carried out; its status says why"],
+        ),
+        (
+            "a pool with a name of sixty characters",
+            sixty,
+            |world| add_pool(world, "a-pool-with-a-name-of-sixty-characters-which-is-far-too-long"),
+            &["a-pool-with-a-name-of-sixty-characters", "choose a name at least"],
+            &["metadata.name is 'a-pool-with-a-name-of-sixty-characters", "and 63 are allowed", "shorter"],
+        ),
+    ];
+    for (story, pool, edit, on_cluster, on_pool) in table {
+        let (cluster, own) = said_after(pool, edit);
+        for part in *on_cluster {
+            assert!(cluster.contains(part), "{story}: '{part}' is not in what the cluster says: {cluster}");
+        }
+        for part in *on_pool {
+            assert!(own.contains(part), "{story}: '{part}' is not in what the pool says: {own}");
+        }
+    }
+}
+
+#[test]
+fn a_smaller_disk_is_refused_on_the_pool_and_everything_goes_on() {
+    let smaller = serde_json::json!({"type": "jbod", "volumes": [
+        {"id": 0, "type": "persistent-claim", "size": "1Mi", "kraftMetadata": "shared"}]});
+    let message = held("brokers", |pool| pool.spec.storage = serde_json::from_value(smaller).unwrap());
+    assert!(message.contains("size is 1Mi") && message.contains("pool 'brokers'"), "{message}");
+}
+
+#[test]
+fn ids_that_nobody_can_give_are_said_on_the_pool_and_the_default_rule_is_used() {
+    for (asked, part) in [
+        ("[5,7---9]", "7---9"),
+        ("[-1]", "-1"),
+        ("[3000000000]", "3000000000"),
+        ("[0-2]", "0-2"),
+        ("7", "brackets"),
+    ] {
+        let mut world = converged();
+        edit_pool(&mut world, "brokers", |pool| {
+            let annotations = pool.metadata.annotations.get_or_insert_default();
+            annotations.insert("strimzi.io/next-node-ids".into(), asked.into());
+            pool.spec.replicas = 4;
+        });
+        converge(&mut world);
+        let ids = world.pools["brokers"].status.as_ref().unwrap().node_ids.clone();
+        assert_eq!(ids, Some(vec![0, 1, 2, 6]), "{asked}");
+        let warnings = pool_conditions(&world, "brokers", "Warning");
+        let said = warnings.iter().find(|(_, reason, _)| reason == "NodeIdsIgnored").expect("a warning");
+        assert!(said.2.contains(part) && said.2.contains("strimzi.io/next-node-ids"), "{said:?}");
+        assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    }
 }

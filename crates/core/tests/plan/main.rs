@@ -17,3 +17,4 @@ mod rolling;
 mod storage;
 mod templates;
 mod upgrade;
+mod versions;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::support::*;
 use karst_api as api;
 use karst_core::objects::Object;
-use karst_core::world::World;
+use karst_core::world::{Meta, World};
 use serde_json::{Value, json};
 
 fn set_cluster_template(world: &mut World, template: Value) {
@@ -488,9 +488,8 @@ fn a_new_cluster_with_a_bad_template_is_not_begun() {
 fn parts_of_objects_that_are_not_made_yet_are_named() {
     let mut world = converged();
     let unused = json!({"metadata": {"labels": {"a": "1"}}});
-    let volumes = json!({"templatedVolumes": [{"name": "v"}]});
-    set_cluster_template(&mut world, json!({"externalBootstrapIngress": unused, "pod": volumes}));
-    set_pool_template(&mut world, "brokers", json!({"perPodRoute": unused, "pod": volumes}));
+    set_cluster_template(&mut world, json!({"externalBootstrapIngress": unused}));
+    set_pool_template(&mut world, "brokers", json!({"perPodRoute": unused}));
     converge(&mut world);
     assert_eq!(conditions(&world, "Ready")[0].0, "True");
     let ignored = |warnings: Vec<(String, String, String)>| -> String {
@@ -501,14 +500,9 @@ fn parts_of_objects_that_are_not_made_yet_are_named() {
             .collect()
     };
     let on_cluster = ignored(conditions(&world, "Warning"));
-    for field in ["spec.kafka.template.externalBootstrapIngress", "spec.kafka.template.pod.templatedVolumes"]
-    {
-        assert!(on_cluster.contains(field), "{on_cluster}");
-    }
+    assert!(on_cluster.contains("spec.kafka.template.externalBootstrapIngress"), "{on_cluster}");
     let on_pool = ignored(pool_conditions(&world, "brokers", "Warning"));
-    for field in ["spec.template.perPodRoute", "spec.template.pod.templatedVolumes"] {
-        assert!(on_pool.contains(field), "{on_pool}");
-    }
+    assert!(on_pool.contains("spec.template.perPodRoute"), "{on_pool}");
 }
 
 #[test]
@@ -517,6 +511,93 @@ fn a_template_that_is_acted_on_is_not_reported_as_ignored() {
     set_cluster_template(&mut world, json!({"pod": {"terminationGracePeriodSeconds": 31}}));
     let plan = decide(&world);
     assert!(plan.notices.iter().all(|notice| notice.reason() != "NotSupportedYet"), "{:?}", plan.notices);
+}
+
+/// A cluster with a listener that has a service for each broker.
+fn with_services_of_brokers() -> World {
+    let mut world = quickstart();
+    edit_kafka(&mut world, |kafka| {
+        let mut outside = kafka.spec.kafka.listeners[0].clone();
+        (outside.name, outside.port, outside.type_) = ("outside".into(), 9094, api::ListenerType::NodePort);
+        kafka.spec.kafka.listeners.push(outside);
+    });
+    converge(&mut world);
+    world
+}
+
+/// The part of a template that pools can have, what is written in it, and where that must be found afterwards.
+type Part = (&'static str, Value, fn(&World) -> Value);
+
+fn parts_of_pools() -> Vec<Part> {
+    let metadata = json!({"metadata": {"labels": {"a": "1"}, "annotations": {"b": "2"}}});
+    let volumes = json!({"volumes": [{"name": "plain", "emptyDir": {}}],
+        "templatedVolumes": [{"name": "own", "secret": {"secretName": "own-{nodeId}"}}]});
+    vec![
+        ("podSet", metadata.clone(), |world| marks_of(&world.pod_sets["my-cluster-brokers"].meta)),
+        ("persistentVolumeClaim", metadata.clone(), |world| {
+            let claim = world.claims.iter().find(|(name, _)| name.ends_with("my-cluster-brokers-0"));
+            marks_of(&claim.expect("a claim").1.meta)
+        }),
+        ("perPodService", metadata.clone(), |world| {
+            marks_of(&world.services["my-cluster-brokers-outside-0"].meta)
+        }),
+        ("pod", metadata, |world| {
+            let meta = &broker(world)["metadata"];
+            json!([meta["labels"]["a"], meta["annotations"]["b"]])
+        }),
+        ("pod", volumes, |world| {
+            let pod = broker(world);
+            let volumes = pod["spec"]["volumes"].as_array().unwrap();
+            let named = |name: &str| volumes.iter().find(|volume| volume["name"] == name).cloned();
+            let own = named("own").map(|own| own["secret"]["secretName"].clone());
+            json!([named("plain").map(|_| "1"), own.map(|own| if own == "own-0" { "2" } else { "wrong" })])
+        }),
+        (
+            "kafkaContainer",
+            json!({"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}),
+            |world| env_of(&broker(world)["spec"]["containers"][0]),
+        ),
+        (
+            "initContainer",
+            json!({"env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}),
+            |world| env_of(&broker(world)["spec"]["initContainers"][0]),
+        ),
+    ]
+}
+
+fn marks_of(meta: &Meta) -> Value {
+    json!([meta.labels.get("a"), meta.annotations.get("b")])
+}
+
+fn env_of(container: &Value) -> Value {
+    let env = container["env"].as_array().cloned().unwrap_or_default();
+    let value = |name: &str| env.iter().find(|one| one["name"] == name).map(|one| one["value"].clone());
+    json!([value("A"), value("B")])
+}
+
+#[test]
+fn each_part_of_a_pools_template_reaches_its_object_from_either_level() {
+    let whole = with_services_of_brokers();
+    for (part, content, found) in parts_of_pools() {
+        let nothing = json!([null, null]);
+        assert_eq!(found(&whole), nothing, "{part} before");
+
+        let mut from_cluster = whole.clone();
+        set_cluster_template(&mut from_cluster, json!({ (part): content }));
+        converge(&mut from_cluster);
+        assert_eq!(found(&from_cluster), json!(["1", "2"]), "spec.kafka.template.{part}");
+
+        let mut from_pool = whole.clone();
+        set_pool_template(&mut from_pool, "brokers", json!({ (part): content }));
+        converge(&mut from_pool);
+        assert_eq!(found(&from_pool), json!(["1", "2"]), "spec.template.{part}");
+
+        // A pool with a template of its own takes nothing from the cluster's, nor from that of another pool.
+        set_pool_template(&mut from_cluster, "brokers", json!({}));
+        set_pool_template(&mut from_cluster, "controllers", json!({ (part): content }));
+        converge(&mut from_cluster);
+        assert_eq!(found(&from_cluster), nothing, "{part} with an empty template of the pool");
+    }
 }
 
 #[test]
@@ -533,14 +614,7 @@ fn every_template_of_the_schema_is_acted_on_or_named() {
     }))
     .unwrap();
     let all = serde_json::to_value(&template).unwrap();
-    // With a listener that has services of its own.
-    let mut whole = quickstart();
-    edit_kafka(&mut whole, |kafka| {
-        let mut outside = kafka.spec.kafka.listeners[0].clone();
-        (outside.name, outside.port, outside.type_) = ("outside".into(), 9094, api::ListenerType::NodePort);
-        kafka.spec.kafka.listeners.push(outside);
-    });
-    converge(&mut whole);
+    let whole = with_services_of_brokers();
     for (name, value) in all.as_object().unwrap() {
         let mut world = whole.clone();
         set_cluster_template(&mut world, json!({ (name): value }));

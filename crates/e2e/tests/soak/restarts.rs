@@ -88,8 +88,8 @@ async fn join(cluster: &Cluster<'_>, new: &[i32]) -> Result<()> {
         }
         (voting.len() == new.len()).then_some(())
     });
-    let scale = cluster.edit_pool("controllers", &json!({ "replicas": 3 + new.len() }));
-    let (pods, votes, scaled) = tokio::join!(pods, votes, scale);
+    let more = json!({ "replicas": 3 + new.len() });
+    let (pods, votes, scaled) = tokio::join!(pods, votes, cluster.edit_pool("controllers", &more));
     scaled.and(pods).and(votes)?;
     for (node, is_ready) in &ready {
         let took = voting[node].duration_since(*is_ready);

@@ -442,6 +442,12 @@ pub(crate) struct Kafka {
     pub(crate) told: BTreeMap<String, String>,
     /// Settings that it was told for one node.
     pub(crate) told_alone: BTreeMap<(NodeId, String), String>,
+    /// Settings that nodes read when their containers started again, later than their pods.
+    pub(crate) read_later: BTreeMap<NodeId, BTreeMap<String, String>>,
+    /// What it does not do, and what it says instead.
+    pub(crate) refused: Vec<(Deed, &'static str)>,
+    /// Does it answer nothing at all?
+    pub(crate) is_silent: bool,
 }
 
 impl Default for Kafka {
@@ -458,6 +464,9 @@ impl Default for Kafka {
             rack: Answer::Known(Some("zone-a".into())),
             told: BTreeMap::new(),
             told_alone: BTreeMap::new(),
+            read_later: BTreeMap::new(),
+            refused: Vec::new(),
+            is_silent: false,
         }
     }
 }
@@ -525,6 +534,10 @@ impl Kafka {
 
     /// Why it does not do what it is asked to do.
     fn refuses(&self, deed: &Deed) -> Option<String> {
+        let refused = self.refused.iter().find(|(refused, _)| refused == deed);
+        if let Some((_, why)) = refused {
+            return Some((*why).to_owned());
+        }
         let Deed::Metadata(change) = deed else { return None };
         let (node, most) = self.controllers.iter().find(|(_, most)| **most < change.level)?;
         Some(format!("Controller {node} only supports versions 7-{most}"))
@@ -549,6 +562,8 @@ impl Kafka {
         let pod = world.pods.values().find(|pod| node_of_pod(&pod.meta.name) == Some(node)).expect("a pod");
         let text = pod.meta.annotations.get(STARTED_WITH_ANNOTATION).map_or("{}", String::as_str);
         let read: BTreeMap<String, String> = serde_json::from_str(text).unwrap();
+        let later = self.read_later.get(&node).cloned().unwrap_or_default();
+        let read = read.into_iter().chain(later).collect();
         let alone = self.told_alone.iter().filter(|((to, _), _)| *to == node);
         let layers = [
             (Source::Start, read),
@@ -565,6 +580,32 @@ impl Kafka {
             }
         }
         running.into_values().collect()
+    }
+
+    /// Answers what is asked.
+    pub(crate) fn answer(&mut self, world: &mut World, partitions: &[PartitionView], questions: &Questions) {
+        if !questions.quorum.is_empty() {
+            world.answers.quorum = match self.is_silent {
+                true => Answer::Silent("no answer".into()),
+                false => self.quorum(world),
+            };
+        }
+        if questions.registered {
+            world.answers.registered = self.registered(world);
+        }
+        let of = &questions.partitions_of;
+        if !of.is_empty() {
+            let found = partitions.iter().filter(|partition| !partition.replicas.is_disjoint(of)).cloned();
+            world.answers.partitions = Answer::Known(Partitions { of: of.clone(), found: found.collect() });
+        }
+        for node in &questions.log_dirs_of {
+            let dirs = self.log_dirs.get(node).cloned().unwrap_or_default();
+            world.answers.log_dirs.insert(*node, Answer::Known(dirs));
+        }
+        for machine in questions.machines.keys() {
+            world.answers.machines.insert(machine.clone(), self.rack.clone());
+        }
+        self.tell_settings(world, questions);
     }
 
     /// Answers what is asked about settings.
@@ -655,31 +696,36 @@ pub(crate) fn converge_kafka(world: &mut World, kafka: &mut Kafka, partitions: &
 pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[PartitionView]) -> bool {
     let plan = plan(world).expect("a plan");
     if !plan.questions.is_empty() {
-        if !plan.questions.quorum.is_empty() {
-            world.answers.quorum = kafka.quorum(world);
-        }
-        if plan.questions.registered {
-            world.answers.registered = kafka.registered(world);
-        }
-        let of = &plan.questions.partitions_of;
-        if !of.is_empty() {
-            let found = partitions.iter().filter(|partition| !partition.replicas.is_disjoint(of)).cloned();
-            world.answers.partitions = Answer::Known(Partitions { of: of.clone(), found: found.collect() });
-        }
-        for node in &plan.questions.log_dirs_of {
-            let dirs = kafka.log_dirs.get(node).cloned().unwrap_or_default();
-            world.answers.log_dirs.insert(*node, Answer::Known(dirs));
-        }
-        for machine in plan.questions.machines.keys() {
-            world.answers.machines.insert(machine.clone(), kafka.rack.clone());
-        }
-        kafka.tell_settings(world, &plan.questions);
+        kafka.answer(world, partitions, &plan.questions);
         return true;
     }
     world.answers = Answers::default();
     if is_quiet(&plan) {
         return false;
     }
+    obey(world, kafka, plan);
+    run_pods(world, true);
+    true
+}
+
+/// One whole pass: asks until nothing is left to ask, and carries out. What becomes of the pods is for the caller to say.
+pub(crate) fn pass(world: &mut World, kafka: &mut Kafka) -> Option<karst_core::status::Progress> {
+    world.answers = Answers::default();
+    for _ in 0..8 {
+        let plan = plan(world).expect("a plan");
+        if plan.questions.is_empty() {
+            let progress = plan.progress.clone();
+            obey(world, kafka, plan);
+            world.answers = Answers::default();
+            return progress;
+        }
+        kafka.answer(world, &[], &plan.questions);
+    }
+    panic!("it never stops asking: {:?}", plan(world).unwrap().questions);
+}
+
+/// Lets Kafka and Kubernetes do what a plan asks for.
+fn obey(world: &mut World, kafka: &mut Kafka, plan: Plan) {
     kafka.register_controllers(world);
     for deed in &plan.deeds {
         world.troubles.retain(|trouble| trouble.deed != *deed);
@@ -698,8 +744,6 @@ pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[Partition
         }
     }
     carry_out(world, plan);
-    run_pods(world, true);
-    true
 }
 
 /// Does a plan do nothing at all?
