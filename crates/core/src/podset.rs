@@ -63,11 +63,13 @@ pub fn plan(set: &PodSetView, pods: &[Arc<PodView>], going: &BTreeSet<String>) -
             // A pod that is on its way out keeps its name until it is gone: its deletion brings us back.
             Some(pod) if pod.meta.deleting => {}
             // Kubernetes starts no pod on a claim that is being deleted, and keeps the claim for the sake of the pod.
-            Some(pod) if pod.is_finished() || (pod.phase == "Pending" && loses_disk(wanted)) => actions.push(PodAction::Replace {
-                name: name.clone(),
-                uid: pod.meta.uid.clone(),
-                phase: pod.phase.clone(),
-            }),
+            Some(pod) if pod.is_finished() || (pod.phase == "Pending" && loses_disk(wanted)) => {
+                actions.push(PodAction::Replace {
+                    name: name.clone(),
+                    uid: pod.meta.uid.clone(),
+                    phase: pod.phase.clone(),
+                });
+            }
             Some(pod) => {
                 // A pod with another owner goes with that one: its place is filled then.
                 if pod.meta.owners.is_empty() {

@@ -20,7 +20,7 @@ const STORIES: usize = 3;
 const DEPTH: usize = 5;
 
 fn random(chance: Chance, runs: u64) {
-    let tally = random_many(&mut Starts::default(), chance, &scenarios::all(), 1..=runs, 1);
+    let tally = random_many(chance, &scenarios::all(), 1..runs + 1, 1);
     assert_nothing_found(&tally);
     assert_eq!(u64::try_from(tally.runs), Ok(runs));
 }
