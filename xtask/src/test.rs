@@ -84,6 +84,7 @@ pub(crate) fn test(options: &Options) -> Result<ExitCode> {
             outcomes.push(attempt(part, || cargo_visibly(&arguments)));
         }
         outcomes.push(attempt("random input", fuzz::for_a_minute));
+        outcomes.push(attempt("simulation", simulation));
     }
     let is_sound = outcomes.iter().all(|outcome| outcome.error.is_none());
     if options.wants(Floor::Real) && is_sound {
@@ -107,6 +108,17 @@ fn pure() -> [(&'static str, Vec<&'static str>); 3] {
         ("lints", vec!["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
         ("unit tests", vec!["test", "--workspace", "--exclude", END_TO_END, "--quiet"]),
     ]
+}
+
+/// How many random runs of each campaign.
+const SIMULATED: [(&str, &str); 3] = [("d", "20000"), ("c", "2000"), ("e", "1000")];
+
+/// Campaigns of the simulation, optimised: unoptimised they would take all day.
+fn simulation() -> Result<()> {
+    SIMULATED.iter().try_for_each(|(campaign, seeds)| {
+        let program = ["run", "--quiet", "--release", "--package", "karst-sim", "--"];
+        cargo_visibly(&[&program[..], &["--campaign", campaign, "--seeds", seeds]].concat())
+    })
 }
 
 fn real(suite: Suite<'_>) -> Result<()> {

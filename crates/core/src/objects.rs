@@ -127,6 +127,14 @@ impl Object {
         self
     }
 
+    /// Is it a pod set without a pod that the one which was seen has? Such a pod goes.
+    pub fn takes_pods_away(&self, world: &World) -> bool {
+        let Self::PodSet(wanted) = self else { return false };
+        let seen = wanted.metadata.name.as_ref().and_then(|name| world.pod_sets.get(name));
+        let is_listed = |name: &String| wanted.spec.pods.iter().any(|pod| pod["metadata"]["name"] == **name);
+        seen.is_some_and(|seen| !seen.pods.keys().all(is_listed))
+    }
+
     /// Is this what exists already, in all that Karst sets?
     pub fn is_as_observed(&self, world: &World) -> Result<bool, serde_json::Error> {
         let name = self.meta().name.as_deref().unwrap_or_default();

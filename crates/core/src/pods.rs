@@ -51,7 +51,7 @@ pub fn render(
     let metadata = metadata(context, node, config)?;
     let pod = Pod { metadata, spec: Some(spec(context, node, served)), ..Pod::default() };
     let mut pod = serde_json::to_value(pod)?;
-    let revision = revision::of(&pod)?;
+    let revision = revision::of(&pod);
     let mut annotations = BTreeMap::from([(REVISION_ANNOTATION.to_owned(), revision)]);
     // New certificates are no reason to restart, so they are no part of the fingerprint.
     annotations.extend(certificates::annotations(context.world, &context.cluster.pod_name(node)));

@@ -44,6 +44,12 @@ impl Properties {
 /// Java's reader ends a key at the first `=`, `:` or white space, trims leading white space of a value, and
 /// takes `\` as an escape everywhere; a line that starts with `#` or `!` is a comment.
 fn escape(out: &mut String, text: &str, is_key: bool) {
+    let is_plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'=' | b':' | b'#' | b'!');
+    // Most of what is written needs no second look.
+    if text.as_bytes().iter().all(is_plain) {
+        out.push_str(text);
+        return;
+    }
     for (index, c) in text.chars().enumerate() {
         match c {
             '\\' => out.push_str("\\\\"),

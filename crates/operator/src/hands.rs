@@ -3,12 +3,13 @@
 //! Every call has a deadline. What the API server answers goes into the index at once, so the next decision does
 //! not wait for the watch to catch up.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{Pod, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
 use karst_core::certificates::{Issue, Ownership, secret_object};
 use karst_core::claims::Growth;
@@ -82,11 +83,40 @@ impl Hands {
     }
 
     /// Writes objects: those that pods need first, the pods last, and those only when nothing before them failed.
-    pub(crate) async fn write(&self, key: &ClusterKey, objects: Vec<Object>) -> Vec<Failure> {
+    pub(crate) async fn write(&self, world: &World, objects: Vec<Object>) -> Vec<Failure> {
         let (pod_sets, others): (Vec<_>, Vec<_>) =
             objects.into_iter().partition(|object| matches!(object, Object::PodSet(_)));
-        let failures = self.write_together(key, others).await;
-        if failures.is_empty() { self.write_together(key, pod_sets).await } else { failures }
+        let failures = self.write_together(&world.key, others).await;
+        if !failures.is_empty() {
+            return failures;
+        }
+        if pod_sets.iter().any(|set| set.takes_pods_away(world))
+            && let Err(failure) = self.wishes_are_as_seen(world).await
+        {
+            return vec![failure];
+        }
+        self.write_together(&world.key, pod_sets).await
+    }
+
+    /// What is hard to undo is done only for what users want now, and for the nodes that are durable now. The cache may lag behind,
+    /// and another operator may know better, so ask.
+    pub(crate) async fn wishes_are_as_seen(&self, world: &World) -> Result<(), Failure> {
+        let key = &world.key;
+        let kafkas: Api<PartialObjectMeta<Kafka>> = Api::namespaced(self.client.clone(), &key.namespace);
+        let kafka =
+            self.call(&format!("could not look at Kafka {}", key.name), kafkas.get_opt(&key.name)).await?;
+        let of_cluster = ListParams::default().labels(&format!("{CLUSTER_LABEL}={}", key.name));
+        let pools: Api<KafkaNodePool> = self.api(&key.namespace);
+        let pools = self.call("could not look at the pools", pools.list(&of_cluster)).await?;
+        let kafka_is_same = kafka.is_some_and(|live| wish(&live.metadata) == wish(&world.kafka.metadata));
+        let seen = world.pools.values().map(|pool| nodes_of(pool));
+        if kafka_is_same && pools.iter().map(nodes_of).collect::<BTreeSet<_>>() == seen.collect() {
+            return Ok(());
+        }
+        Err(Failure::Changed(format!(
+            "Kafka {} or one of its pools changed since it was looked at",
+            key.name
+        )))
     }
 
     async fn write_together(&self, key: &ClusterKey, objects: Vec<Object>) -> Vec<Failure> {
@@ -394,12 +424,28 @@ impl Hands {
     /// Replaces a pod: it is deleted, and its pod set makes another. Disks that are to go with it go first: they
     /// are only gone when the pod is.
     pub(crate) async fn restart(&self, key: &ClusterKey, restart: &Restart) -> Result<(), Failure> {
+        if !restart.claims.is_empty() {
+            self.is_there(key, &restart.pod, &restart.uid).await?;
+        }
         for (claim, uid) in &restart.claims {
             self.delete::<ClaimWire>(&key.namespace, claim, uid).await?;
         }
         self.delete::<PodWire>(&key.namespace, &restart.pod, &restart.uid).await?;
         self.index.mark_deleting(key, &restart.pod, &restart.uid);
         Ok(())
+    }
+
+    /// Empty disks are for the pod that was to have them, and not for the one that has them already: the cache may lag behind, so
+    /// ask.
+    async fn is_there(&self, key: &ClusterKey, pod: &str, uid: &str) -> Result<(), Failure> {
+        let api: Api<PartialObjectMeta<Pod>> = Api::namespaced(self.client.clone(), &key.namespace);
+        let found = self.call("could not look for a pod", api.get_opt(pod)).await?;
+        let is_same =
+            |meta: &ObjectMeta| meta.uid.as_deref() == Some(uid) && meta.deletion_timestamp.is_none();
+        if found.is_some_and(|found| is_same(&found.metadata)) {
+            return Ok(());
+        }
+        Err(Failure::Changed(format!("pod {pod} is another one by now, and its disks stay")))
     }
 
     /// Passes the wish of a pod set's annotation on to its pods, and removes it when all have it.
@@ -558,6 +604,18 @@ impl Hands {
         self.learn(created);
         Ok(())
     }
+}
+
+/// Which resource it is, and which of its specs.
+fn wish(meta: &ObjectMeta) -> (Option<&String>, Option<i64>, bool) {
+    (meta.uid.as_ref(), meta.generation, meta.deletion_timestamp.is_some())
+}
+
+/// What is wanted of a pool, and the nodes it has.
+fn nodes_of(pool: &KafkaNodePool) -> (Option<&String>, Option<i64>, bool, Option<&Vec<i32>>) {
+    let (uid, generation, is_going) = wish(pool.meta());
+    let nodes = pool.status.as_ref().and_then(|status| status.node_ids.as_ref());
+    (uid, generation, is_going, nodes)
 }
 
 fn owner(set: &PodSetView) -> OwnerReference {

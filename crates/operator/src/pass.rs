@@ -185,7 +185,7 @@ impl Passes {
             futures::future::join_all(plan.facts.iter().map(|fact| self.hands.write_fact(world, fact)));
         let (facts, objects, certificates) = futures::join!(
             facts,
-            self.hands.write(&world.key, plan.objects),
+            self.hands.write(world, plan.objects),
             self.certify(world, &plan.certificates)
         );
         facts.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -211,7 +211,7 @@ impl Passes {
 
     async fn act(&self, world: &World, mut plan: Plan) -> Outcome {
         let key = &world.key;
-        let mut failures = self.hands.write(key, std::mem::take(&mut plan.objects)).await;
+        let mut failures = self.hands.write(world, std::mem::take(&mut plan.objects)).await;
         for (service, outcome) in self.hands.write_each(key, std::mem::take(&mut plan.services)).await {
             let name = service.meta().name.as_deref().unwrap_or_default();
             match outcome {
@@ -313,6 +313,8 @@ impl Passes {
         if matches!(deed, Deed::Configure(_)) {
             // Before it is told: without an answer it may have happened all the same.
             self.checked.forget(key);
+        } else {
+            self.hands.wishes_are_as_seen(world).await?;
         }
         if let Err(error) = self.clients.do_it(world, deed).await {
             tracing::warn!(cluster = %key, ?deed, %error, "Kafka did not do it");

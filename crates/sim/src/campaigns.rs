@@ -2,6 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZero;
+use std::ops::Range;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use crate::dice::Dice;
 use crate::faults::{FATES, Fate, Faults, Stale};
@@ -249,27 +254,53 @@ pub fn tell(starts: &mut Starts, case: &Case) -> Finding {
     finding(&case.scenario, case.seed, None, what, report.story)
 }
 
-/// Campaigns (c), (d) and (e): many seeds. What goes wrong is told with as little in it as will do; after `most` findings it ends.
-pub fn random_many(
-    starts: &mut Starts,
-    chance: Chance,
-    scenarios: &[Scenario],
-    seeds: impl IntoIterator<Item = u64>,
-    most: usize,
-) -> Tally {
-    let mut tally = Tally::default();
-    for seed in seeds {
-        let Some(case) = random_case(chance, scenarios, seed) else { continue };
-        let start = starts.of(case.scenario.base);
-        let report = case.run(start, false);
-        tally.count(&report);
-        if report.broken.is_some() {
-            let less = case.shrunk(start, report.struck);
-            tally.findings.push(tell(starts, &less));
-            if tally.findings.len() >= most {
-                break;
-            }
+/// Campaigns (c), (d) and (e): many seeds, on all cores. What goes wrong is told with as little in it as will do; after `most`
+/// findings it ends.
+pub fn random_many(chance: Chance, scenarios: &[Scenario], seeds: Range<u64>, most: usize) -> Tally {
+    let found = AtomicUsize::new(0);
+    let seeds: Vec<u64> = seeds.collect();
+    on_all_cores(&seeds, |starts, seed| {
+        if found.load(Ordering::Relaxed) >= most {
+            return Tally::default();
         }
+        let tally = random_one(starts, chance, scenarios, *seed);
+        found.fetch_add(tally.findings.len(), Ordering::Relaxed);
+        tally
+    })
+}
+
+fn random_one(starts: &mut Starts, chance: Chance, scenarios: &[Scenario], seed: u64) -> Tally {
+    let mut tally = Tally::default();
+    let Some(case) = random_case(chance, scenarios, seed) else { return tally };
+    let start = starts.of(case.scenario.base);
+    let report = case.run(start, false);
+    tally.count(&report);
+    if report.broken.is_some() {
+        let less = case.shrunk(start, report.struck);
+        tally.findings.push(tell(starts, &less));
     }
+    tally
+}
+
+/// Does something with each of these, on all cores. Each core has worlds of its own: what is shared is slow.
+pub fn on_all_cores<T: Sync>(items: &[T], does: impl Fn(&mut Starts, &T) -> Tally + Sync) -> Tally {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut starts = Starts::default();
+        let mut tally = Tally::default();
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            tally.add(does(&mut starts, item));
+        }
+        tally
+    };
+    let mut tally = Tally::default();
+    thread::scope(|scope| {
+        let cores = thread::available_parallelism().map_or(1, NonZero::get).min(items.len());
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            tally.add(worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+    });
+    tally.findings.sort_by_key(|finding| finding.seed);
     tally
 }

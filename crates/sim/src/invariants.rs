@@ -58,18 +58,20 @@ impl Sim {
             self.fail(broken);
         }
         self.check_identity();
-        let voters = self.quorum.committed_voters().len();
+        let voters = self.quorum.count_voters();
         if self.watch.last_fault == 0 && voters > 0 && voters < self.watch.fewest {
             self.fail(format!("only {voters} vote, and never fewer than {} should", self.watch.fewest));
         }
     }
 
     fn check_identity(&mut self) {
-        let status = self.api.kafka().and_then(|kafka| kafka.status.clone());
-        let now = status.and_then(|status| Some((status.cluster_id?, status.initial_controllers?)));
-        match (&self.watch.identity, now) {
-            (None, Some(now)) => self.watch.identity = Some(now),
-            (Some(before), now) if now.as_ref() != Some(before) => {
+        let status = self.api.kafka().and_then(|kafka| kafka.status.as_ref());
+        let now = status
+            .and_then(|status| Some((status.cluster_id.as_deref()?, status.initial_controllers.as_deref()?)));
+        let before = self.watch.identity.as_ref().map(|(id, first)| (id.as_str(), first.as_str()));
+        match (before, now) {
+            (None, Some((id, first))) => self.watch.identity = Some((id.to_owned(), first.to_owned())),
+            (Some(before), now) if now != Some(before) => {
                 let what = format!("the cluster's identity changed from {before:?} to {now:?}");
                 self.fail(what);
             }

@@ -258,6 +258,11 @@ impl Quorum {
         self.history.iter().rev().find_map(voters_of).map(|voters| (**voters).clone()).unwrap_or_default()
     }
 
+    /// How many vote, as far as that is committed.
+    pub fn count_voters(&self) -> usize {
+        self.history.iter().rev().find_map(voters_of).map_or(0, |voters| voters.len())
+    }
+
     /// Topics whose creation was acknowledged.
     pub fn topics(&self) -> usize {
         self.history.iter().filter(|record| matches!(record.what, What::Topic(_))).count()
@@ -463,10 +468,9 @@ impl Quorum {
     /// Adds to the history, and checks that it is never rewritten.
     fn remember(&mut self, node: NodeId, upto: usize) {
         let Some(disk) = self.processes.get(&node).and_then(|leader| self.disk_of(leader)) else { return };
-        let log = disk.log[..upto].to_vec();
-        for (index, record) in
-            log.into_iter().enumerate().skip(self.history.len().min(upto).saturating_sub(1))
-        {
+        let from = self.history.len().min(upto).saturating_sub(1);
+        let log = disk.log[from..upto].to_vec();
+        for (index, record) in (from..).zip(log) {
             match self.history.get(index) {
                 Some(known) if *known != record => {
                     self.fail(format!(
@@ -503,18 +507,25 @@ impl Quorum {
 
     /// Brokers register when they start, and serve once they know everything. One that serves does not register again.
     fn register(&mut self) {
-        let brokers: Vec<_> = self.processes.values().filter(|one| one.broker).cloned().collect();
-        for broker in brokers {
-            let node = broker.node;
+        let brokers: Vec<_> = self
+            .processes
+            .values()
+            .filter(|one| one.broker)
+            .map(|one| {
+                let leads = one.office.as_ref().is_some_and(|office| office.committed > 0);
+                (one.node, one.serves.is_some(), one.has_all || leads)
+            })
+            .collect();
+        for (node, serves, has_all) in brokers {
             let is_known = self.registered.contains(&node);
-            if broker.serves.is_some() {
+            if serves {
                 self.heard.insert(node, self.now);
                 if !is_known {
                     self.fail(format!("broker {node} serves, and was unregistered"));
                 }
             } else if !is_known {
                 self.request_registration(node);
-            } else if broker.has_all || broker.office.is_some_and(|office| office.committed > 0) {
+            } else if has_all {
                 let now = self.now;
                 self.said.push(format!("broker {node} serves"));
                 if let Some(process) = self.processes.get_mut(&node) {
@@ -819,17 +830,6 @@ pub struct Pending {
 
 /// How much of two logs is the same, as Kafka sees it: by terms of office.
 fn shared(one: &[Record], other: &[Record]) -> usize {
-    let common = one.iter().zip(other).rposition_same();
+    let common = one.iter().zip(other).rposition(|(one, other)| one.epoch == other.epoch);
     common.map_or(0, |last| last + 1)
-}
-
-/// Finds the last place at which both have the same term.
-trait LastSame {
-    fn rposition_same(self) -> Option<usize>;
-}
-
-impl<'a, I: Iterator<Item = (&'a Record, &'a Record)>> LastSame for I {
-    fn rposition_same(self) -> Option<usize> {
-        self.enumerate().filter(|(_, (one, other))| one.epoch == other.epoch).map(|(index, _)| index).last()
-    }
 }

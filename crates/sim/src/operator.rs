@@ -379,7 +379,7 @@ impl Operator {
         for fact in &plan.facts {
             self.note(&mut failures, |own| own.write_fact(sim, world, fact))?;
         }
-        self.write(sim, plan.objects, &mut failures)?;
+        self.write(sim, world, plan.objects, &mut failures)?;
         self.certify(sim, world, &plan.certificates, &mut failures)?;
         failures.into_iter().next().map_or(Ok(()), |failure| Err(End::Failed(failure)))
     }
@@ -401,7 +401,7 @@ impl Operator {
     fn act(&mut self, sim: &mut Sim, world: &World, plan: Plan) -> Called<Option<u64>> {
         let mut failures = Vec::new();
         let objects = plan.objects.into_iter().chain(plan.services).collect();
-        self.write(sim, objects, &mut failures)?;
+        self.write(sim, world, objects, &mut failures)?;
         for growth in &plan.growths {
             self.note(&mut failures, |own| own.grow(sim, growth))?;
         }

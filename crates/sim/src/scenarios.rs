@@ -5,7 +5,10 @@ use std::fmt;
 
 use karst_api::{self as api, Role};
 use karst_core::ids::NodeId;
-use karst_core::names::{DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, node_of_pod};
+use karst_core::names::{
+    DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, NEXT_IDS_ANNOTATION, NODE_POOLS_ANNOTATION,
+    PAUSE_ANNOTATION, REMOVE_IDS_ANNOTATION, node_of_pod,
+};
 use karst_core::world::PartitionView;
 
 use crate::kraft::LEVEL;
@@ -33,6 +36,12 @@ pub enum Edit {
     Listen(&'static str, u16, &'static str),
     /// Puts all resources back to what they were.
     Revert,
+    /// Tells the operator to leave the cluster alone, or not to.
+    Pause(bool),
+    /// Says with an annotation of a pool which node ids it gets, or gives away.
+    Steer(&'static str, &'static str, &'static str),
+    /// From now on the cluster is made of its pools.
+    UsePools,
     /// Asks for larger disks.
     Grow(&'static str, &'static str),
     /// Asks for a pod to be made anew with empty disks.
@@ -125,6 +134,12 @@ impl Edit {
                     before.restore(&mut sim.api);
                 }
             }
+            Self::Pause(paused) => annotate_kafka(sim, PAUSE_ANNOTATION, &paused.to_string()),
+            Self::UsePools => annotate_kafka(sim, NODE_POOLS_ANNOTATION, "enabled"),
+            Self::Steer(pool, annotation, ids) => sim.api.edit_pool(pool, |pool| {
+                let annotations = pool.metadata.annotations.get_or_insert_default();
+                annotations.insert((*annotation).to_owned(), (*ids).to_owned());
+            }),
             Self::Grow(pool, size) => sim.api.edit_pool(pool, |pool| {
                 if let Ok(storage) = serde_json::from_value(disposable(size)) {
                     pool.spec.storage = storage;
@@ -168,6 +183,13 @@ impl Edit {
             }
         }
     }
+}
+
+fn annotate_kafka(sim: &mut Sim, annotation: &str, value: &str) {
+    sim.api.edit_kafka(|kafka| {
+        let annotations = kafka.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotation.to_owned(), value.to_owned());
+    });
 }
 
 fn pod_of(sim: &Sim, node: i32) -> Option<String> {
@@ -228,6 +250,8 @@ pub enum Base {
     Combined,
     /// Three controllers, four brokers, of which the last has no partitions.
     Spare,
+    /// Three nodes that do both, and no pools.
+    Virtual,
 }
 
 /// A story.
@@ -267,7 +291,7 @@ pub(crate) const BOTH: &[Role] = &[Role::Controller, Role::Broker];
 fn pool(name: &str, replicas: i32, roles: &[Role], disks: Disks) -> Option<api::KafkaNodePool> {
     let storage = match disks {
         Disks::Disposable => disposable("1Gi"),
-        Disks::Kept => serde_json::json!({"type": "persistent-claim", "size": "1Gi"}),
+        Disks::Kept => kept(),
         Disks::Ephemeral => serde_json::json!({"type": "ephemeral"}),
     };
     serde_json::from_value(serde_json::json!({
@@ -276,6 +300,10 @@ fn pool(name: &str, replicas: i32, roles: &[Role], disks: Disks) -> Option<api::
         "spec": {"replicas": replicas, "roles": roles, "storage": storage}
     }))
     .ok()
+}
+
+fn kept() -> serde_json::Value {
+    serde_json::json!({"type": "persistent-claim", "size": "1Gi"})
 }
 
 fn disposable(size: &str) -> serde_json::Value {
@@ -308,8 +336,13 @@ pub fn begin(sim: &mut Sim, base: Base) {
         Base::Spare => {
             &[("brokers", 4, BROKER, Disks::Disposable), ("controllers", 1, CONTROLLER, Disks::Kept)]
         }
+        Base::Virtual => &[],
     };
-    if let Some(kafka) = kafka() {
+    if let Some(mut kafka) = kafka() {
+        if base == Base::Virtual {
+            kafka.spec.kafka.replicas = Some(3);
+            kafka.spec.kafka.storage = serde_json::from_value(kept()).ok();
+        }
         sim.api.create_kafka(kafka);
     }
     for (name, replicas, roles, disks) in pools {
@@ -321,7 +354,7 @@ pub fn begin(sim: &mut Sim, base: Base) {
 
 /// Puts partitions on the first brokers, once they are there.
 pub fn populate(sim: &mut Sim, base: Base) {
-    if !matches!(base, Base::Whole | Base::Combined | Base::Spare) {
+    if !matches!(base, Base::Whole | Base::Combined | Base::Spare | Base::Virtual) {
         return;
     }
     let nodes: BTreeSet<NodeId> = (0..3).map(NodeId).collect();
@@ -426,6 +459,11 @@ pub fn all() -> Vec<Scenario> {
             .then(Scale("controllers", 3))
             .never_below(3)
             .ends(&[1, 2, 3], 4),
+        Story::new("controllers-3-5-3-on-disks-that-stay", Whole)
+            .then(Scale("controllers", 5))
+            .then(Scale("controllers", 3))
+            .never_below(3)
+            .ends(&[3, 4, 5], 6),
         Story::new("controllers-3-1-3", Small)
             .then(Scale("controllers", 1))
             .then(Scale("controllers", 3))
@@ -551,5 +589,45 @@ pub fn all() -> Vec<Scenario> {
             .after(8_000, 20_000, Configure("queued.max.requests", 300))
             .ends(&[1, 2, 3], 4),
         Story::new("power-cut", Whole).then(PowerCut).ends(&[3, 4, 5], 6),
+        Story::new("paused-and-resumed", Small)
+            .then(Pause(true))
+            .then(Scale("controllers", 5))
+            .and(DeletePod(2))
+            .then(Pause(false))
+            .never_below(3)
+            .ends(&[1, 2, 3, 4, 5], 6),
+        Story::new("paused-in-the-middle", Small)
+            .then(Scale("controllers", 5))
+            .after(0, 8_000, Pause(true))
+            .after(0, 8_000, Scale("controllers", 3))
+            .then(Pause(false))
+            .changes_mind()
+            .never_below(3)
+            .ends(&[1, 2, 3], 4),
+        Story::new("broker-moved", Spare)
+            .then(pool_of("fresh", 1, BROKER))
+            .then(Steer("brokers", REMOVE_IDS_ANNOTATION, "[3]"))
+            .and(Steer("fresh", NEXT_IDS_ANNOTATION, "[3]"))
+            .and(Scale("brokers", 3))
+            .and(Scale("fresh", 2))
+            .ends(&[4], 6),
+        Story::new("controller-moved", Small)
+            .then(pool_of("fresh", 1, CONTROLLER))
+            .then(Steer("controllers", REMOVE_IDS_ANNOTATION, "[3]"))
+            .and(Steer("fresh", NEXT_IDS_ANNOTATION, "[3]"))
+            .and(Scale("controllers", 2))
+            .and(Scale("fresh", 2))
+            .ends(&[1, 2, 3, 4], 5),
+        Story::new("virtual-pool", Virtual)
+            .then(Configure("queued.max.requests", 300))
+            .never_below(3)
+            .ends(&[0, 1, 2], 3),
+        Story::new("virtual-pool-converted", Virtual)
+            .then(AddPool("kafka", 3, BOTH, Disks::Kept))
+            .then(UsePools)
+            .then(pool_of("voters", 3, CONTROLLER))
+            .and(Roles("kafka", BROKER))
+            .never_below(3)
+            .ends(&[3, 4, 5], 6),
     ]
 }

@@ -1,4 +1,4 @@
-//! A fixed budget of the campaigns. More: `cargo xtask sim --campaign a|b|c|d|e|f`.
+//! A taste of each campaign. `cargo xtask test` runs many more, optimised; still more: `cargo xtask sim --campaign a|b|c|d|e|f`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use karst_sim::campaigns::{Chance, Starts, Tally, crash_every_call, crash_into_the_past, random_many};
@@ -12,15 +12,15 @@ fn assert_nothing_found(tally: &Tally) {
 }
 
 /// How many calls of a story are passed over for each that is crashed. The binary's campaign crashes every one.
-const STRIDE: usize = 97;
+const STRIDE: usize = 397;
 /// The same where each call is crashed in more ways, in every so-manieth story.
-const LONG_STRIDE: usize = 197;
-const STORIES: usize = 3;
+const LONG_STRIDE: usize = 397;
+const STORIES: usize = 6;
 /// How many events in a row.
 const DEPTH: usize = 5;
 
 fn random(chance: Chance, runs: u64) {
-    let tally = random_many(&mut Starts::default(), chance, &scenarios::all(), 1..=runs, 1);
+    let tally = random_many(chance, &scenarios::all(), 1..runs + 1, 1);
     assert_nothing_found(&tally);
     assert_eq!(u64::try_from(tally.runs), Ok(runs));
 }
@@ -43,23 +43,23 @@ fn an_operator_that_wakes_up_in_the_past_breaks_nothing() {
     for scenario in scenarios::all().into_iter().step_by(STORIES) {
         tally.add(crash_into_the_past(&mut starts, &scenario, 7, LONG_STRIDE));
     }
-    assert!(tally.runs > 50, "{} runs", tally.runs);
+    assert!(tally.runs > 30, "{} runs", tally.runs);
     assert_nothing_found(&tally);
 }
 
 #[test]
 fn two_operators_that_both_believe_to_lead_break_nothing() {
-    random(Chance::TwoOperators, 30);
+    random(Chance::TwoOperators, 10);
 }
 
 #[test]
 fn random_faults_break_nothing() {
-    random(Chance::Faults, 60);
+    random(Chance::Faults, 10);
 }
 
 #[test]
 fn what_is_changed_and_changed_back_is_as_it_was() {
-    random(Chance::Mutations, 40);
+    random(Chance::Mutations, 10);
 }
 
 #[test]

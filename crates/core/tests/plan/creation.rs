@@ -109,6 +109,41 @@ fn what_is_deleted_or_edited_by_hand_is_written_again_and_nothing_else() {
     );
 }
 
+/// Two operators can lead for a moment: what one of them has not seen, it must not undo.
+#[test]
+fn what_is_written_or_deleted_names_the_state_it_was_seen_in() {
+    let mut world = quickstart();
+    while !decide(&world).facts.is_empty() {
+        let plan = decide(&world);
+        for object in &plan.objects {
+            assert_eq!(object.meta().resource_version, None, "{} is new", object.describe());
+        }
+        carry_out(&mut world, plan);
+    }
+    let mut world = converged();
+    for set in world.pod_sets.values_mut() {
+        let set = Arc::make_mut(set);
+        set.meta.resource_version = "77".into();
+        set.digest = None;
+    }
+    for map in world.config_maps.values_mut() {
+        let map = Arc::make_mut(map);
+        map.meta.resource_version = "78".into();
+        map.digest = None;
+    }
+    let plan = decide(&world);
+    let versions: BTreeSet<_> = plan
+        .objects
+        .iter()
+        .map(|object| (object.kind(), object.meta().resource_version.as_deref()))
+        .collect();
+    assert_eq!(versions, [("ConfigMap", Some("78")), ("StrimziPodSet", Some("77"))].into());
+    for object in &plan.objects {
+        assert!(object.meta().uid.is_some(), "{} could be another one by now", object.describe());
+        assert!(!object.takes_pods_away(&world), "{}", object.describe());
+    }
+}
+
 #[test]
 fn controllers_form_the_quorum_until_they_are_seen_in_it_and_join_ever_after() {
     let mut world = quickstart();

@@ -1,14 +1,16 @@
 //! What the operator writes and deletes: one call each, under the preconditions of the real one.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use karst_api::KafkaNodePool;
 use karst_core::certificates::{Issue, Ownership, secret_object};
 use karst_core::claims::Growth;
 use karst_core::names::{MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
 use karst_core::objects::Object;
 use karst_core::plan::{Fact, Mark, Protection, Removal, Seen};
 use karst_core::rolling::Restart;
-use karst_core::world::World;
+use karst_core::world::{PodView, World};
 use serde_json::Value;
 
 use super::{Called, End, Failure, Operator};
@@ -128,6 +130,7 @@ impl Operator {
     pub(super) fn write(
         &mut self,
         sim: &mut Sim,
+        world: &World,
         objects: Vec<Object>,
         failures: &mut Vec<Failure>,
     ) -> Called<()> {
@@ -140,6 +143,9 @@ impl Operator {
         }
         for object in others {
             self.note(failures, |own| own.write_one(sim, &object))?;
+        }
+        if failures.is_empty() && sets.iter().any(|set| set.takes_pods_away(world)) {
+            self.note(failures, |_| wishes_are_as_seen(sim, world))?;
         }
         if failures.is_empty() {
             for object in sets {
@@ -301,6 +307,10 @@ impl Operator {
 
     pub(super) fn restart(&mut self, sim: &mut Sim, restart: &Restart) -> Called<()> {
         let pod = &restart.pod;
+        let is_same = |pod: &PodView| pod.meta.uid == restart.uid && !pod.meta.deleting;
+        if !restart.claims.is_empty() && !sim.api.pod(pod).is_some_and(|pod| is_same(pod)) {
+            return Err(End::Failed(Failure::Changed));
+        }
         for (claim, uid) in &restart.claims {
             self.delete_checked(sim, Kind::Claim, claim, uid, None, |sim| sim.check_emptied(claim, pod))?;
         }
@@ -317,6 +327,22 @@ impl Operator {
         }
         Ok(())
     }
+}
+
+/// As the real one: what is hard to undo is done only for what users want now, and for the nodes that are durable now.
+pub(super) fn wishes_are_as_seen(sim: &Sim, world: &World) -> Called<()> {
+    let nodes_of = |pool: &Arc<KafkaNodePool>| {
+        let meta = &pool.metadata;
+        let nodes = pool.status.as_ref().and_then(|status| status.node_ids.clone());
+        (meta.uid.clone(), meta.generation, nodes)
+    };
+    let live: BTreeSet<_> = sim.api.pools().map(nodes_of).collect();
+    let kafka = sim.api.kafka().map(|kafka| kafka.metadata.generation);
+    if kafka == Some(world.kafka.metadata.generation) && live == world.pools.values().map(nodes_of).collect()
+    {
+        return Ok(());
+    }
+    Err(End::Failed(Failure::Changed))
 }
 
 fn is_going(stored: &Stored) -> bool {

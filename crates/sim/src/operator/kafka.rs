@@ -9,6 +9,7 @@ use karst_core::names::{STARTED_WITH_ANNOTATION, node_of_pod};
 use karst_core::plan::{Deed, Questions};
 use karst_core::world::{Answer, Answers, Partitions, Registered, RegisteredBroker, Trouble, World};
 
+use super::hands::wishes_are_as_seen;
 use super::{Called, End, Operator};
 use crate::kraft::{Pending, Refused};
 use crate::kubernetes::Kind;
@@ -50,6 +51,8 @@ impl Operator {
     pub(super) fn ask_kafka_to(&mut self, sim: &mut Sim, world: &World, deed: &Deed) -> Called<()> {
         if matches!(deed, Deed::Configure(_)) {
             self.checked.clear();
+        } else {
+            wishes_are_as_seen(sim, world)?;
         }
         let requested =
             self.call(sim, || format!("asks Kafka: {}", describe(deed)), |sim| Ok(request(sim, deed)));
