@@ -145,12 +145,15 @@ const NOT_THE_FIRST: Duration = Duration::from_secs(5);
 /// How far the nodes are: all of them, or those of one pool.
 pub(crate) fn progress(world: &World, cluster: &Cluster, due: &[Due<'_>], pool: Option<&str>) -> Progress {
     let is_meant = |node: &Node<'_>| pool.is_none_or(|pool| node.pool.name == pool);
+    // A roll never takes all nodes at once, unless there is only one.
+    let may_roll =
+        was_ready(world) && (cluster.nodes().count() == 1 || world.pods.values().any(|pod| pod.is_serving()));
     let (mut waiting, mut restarting) = (Vec::new(), Vec::new());
     for node in cluster.nodes().filter(is_meant) {
         let name = cluster.pod_name(node);
         match world.pods.get(&name) {
             Some(pod) if pod.is_serving() => {}
-            _ if was_ready(world) && is_restarting(world, &name) => restarting.push(name),
+            _ if may_roll && is_restarting(world, &name) => restarting.push(name),
             Some(pod) => waiting.push(match &pod.stuck {
                 Some(why) => format!("{name} ({why})"),
                 None => name,

@@ -93,6 +93,10 @@ fn all_pods_are_deleted(stage: &mut Stage) {
     stage.world.pods.clear();
 }
 
+fn one_pod_is_deleted(stage: &mut Stage) {
+    stage.world.pods.remove("my-cluster-brokers-0");
+}
+
 fn kafka_is_silent(stage: &mut Stage) {
     stage.kafka.is_silent = true;
 }
@@ -206,6 +210,9 @@ const TABLE: &[Line] = &[
         operator: "0.1.0", kafka: "4.1.1", metadata: "4.1-IV1", ready: "False", is_done: true },
     Line { story: "all pods are deleted", from: at_rest,
         happens: &[all_pods_are_deleted, a_pass],
+        operator: "0.1.0", kafka: "4.1.1", metadata: "4.1-IV1", ready: "False", is_done: true },
+    Line { story: "one pod is deleted", from: at_rest,
+        happens: &[one_pod_is_deleted, a_pass],
         operator: "0.1.0", kafka: "4.1.1", metadata: "4.1-IV1", ready: "True", is_done: true },
     Line { story: "all pods are deleted, and the new ones fail", from: at_rest,
         happens: &[all_pods_are_deleted, passes_with_pods_that_fail, one_broker_fails, a_pass],
