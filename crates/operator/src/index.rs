@@ -63,6 +63,16 @@ pub(crate) struct Snapshot {
     pub(crate) secrets: BTreeMap<String, Arc<SecretView>>,
 }
 
+/// A pod set, and what its pods depend on.
+#[derive(Debug)]
+pub(crate) struct PodSetSnapshot {
+    pub(crate) set: Arc<PodSetView>,
+    /// The pods of its cluster.
+    pub(crate) pods: Vec<Arc<PodView>>,
+    /// The claims of its cluster that are being deleted.
+    pub(crate) going: BTreeSet<String>,
+}
+
 impl Objects {
     fn snapshot(&self) -> Snapshot {
         fn copy<V>(slot: &Slot<V>) -> BTreeMap<String, Arc<V>> {
@@ -216,18 +226,14 @@ impl Index {
         self.lock().get(key).map(Objects::snapshot).unwrap_or_default()
     }
 
-    /// A pod set, with the pods of its cluster and the claims of its cluster that are being deleted.
-    pub(crate) fn pod_set(
-        &self,
-        key: &ClusterKey,
-        name: &str,
-    ) -> Option<(Arc<PodSetView>, Vec<Arc<PodView>>, BTreeSet<String>)> {
+    /// What there is of a pod set.
+    pub(crate) fn pod_set(&self, key: &ClusterKey, name: &str) -> Option<PodSetSnapshot> {
         let clusters = self.lock();
         let objects = clusters.get(key)?;
         let set = Arc::clone(&objects.pod_sets.get(name)?.view);
+        let pods = objects.pods.values().map(|seen| Arc::clone(&seen.view)).collect();
         let going = objects.claims.iter().filter(|(_, seen)| seen.view.meta.deleting);
-        let going = going.map(|(name, _)| name.clone()).collect();
-        Some((set, objects.pods.values().map(|seen| Arc::clone(&seen.view)).collect(), going))
+        Some(PodSetSnapshot { set, pods, going: going.map(|(name, _)| name.clone()).collect() })
     }
 
     /// Which of these pod sets belong to other clusters of the namespace.

@@ -30,7 +30,7 @@ use crate::clients::Clients;
 use crate::events::Events;
 use crate::failure::Failure;
 use crate::hands::Hands;
-use crate::index::Snapshot;
+use crate::index::{PodSetSnapshot, Snapshot};
 use crate::queue::Outcome;
 use crate::references::References;
 use crate::refusals::{Refusals, next_try};
@@ -433,7 +433,7 @@ impl Passes {
 
     /// Keeps the pods of a pod set.
     pub(crate) async fn pod_set(&self, cluster: &ClusterKey, name: &str) -> Outcome {
-        let Some((set, pods, going)) = self.hands.index.pod_set(cluster, name) else {
+        let Some(PodSetSnapshot { set, pods, going }) = self.hands.index.pod_set(cluster, name) else {
             return Outcome::Done { look_again: None };
         };
         if set.meta.other_manager().is_some() || self.is_not_ours(cluster) {

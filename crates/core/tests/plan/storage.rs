@@ -10,7 +10,7 @@ use crate::support::{
 };
 use karst_api as api;
 use karst_core::ids::NodeId;
-use karst_core::plan::{Plan, Removal};
+use karst_core::plan::Plan;
 use karst_core::rolling::Cause;
 use karst_core::world::{Answer, ClaimView, LogDirView, RefusedGrowth, World};
 use serde_json::{Value, json};
