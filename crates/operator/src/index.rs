@@ -63,6 +63,16 @@ pub(crate) struct Snapshot {
     pub(crate) secrets: BTreeMap<String, Arc<SecretView>>,
 }
 
+/// A pod set, and what its pods depend on.
+#[derive(Debug)]
+pub(crate) struct PodSetSnapshot {
+    pub(crate) set: Arc<PodSetView>,
+    /// The pods of its cluster.
+    pub(crate) pods: Vec<Arc<PodView>>,
+    /// The claims of its cluster that are being deleted.
+    pub(crate) going: BTreeSet<String>,
+}
+
 impl Objects {
     fn snapshot(&self) -> Snapshot {
         fn copy<V>(slot: &Slot<V>) -> BTreeMap<String, Arc<V>> {
@@ -205,16 +215,6 @@ pub(crate) struct Index {
     clusters: Mutex<HashMap<ClusterKey, Objects>>,
 }
 
-/// A pod set, and what it is compared with.
-#[derive(Debug)]
-pub(crate) struct PodSetSurroundings {
-    pub(crate) set: Arc<PodSetView>,
-    /// The pods of its cluster.
-    pub(crate) pods: Vec<Arc<PodView>>,
-    /// The claims of its cluster that are being deleted.
-    pub(crate) going_claims: BTreeSet<String>,
-}
-
 impl Index {
     fn lock(&self) -> MutexGuard<'_, HashMap<ClusterKey, Objects>> {
         // A panic elsewhere leaves the map itself whole: every change is a single insertion or removal.
@@ -226,15 +226,14 @@ impl Index {
         self.lock().get(key).map(Objects::snapshot).unwrap_or_default()
     }
 
-    /// What is known of a pod set.
-    pub(crate) fn pod_set(&self, key: &ClusterKey, name: &str) -> Option<PodSetSurroundings> {
+    /// What there is of a pod set.
+    pub(crate) fn pod_set(&self, key: &ClusterKey, name: &str) -> Option<PodSetSnapshot> {
         let clusters = self.lock();
         let objects = clusters.get(key)?;
         let set = Arc::clone(&objects.pod_sets.get(name)?.view);
-        let going = objects.claims.iter().filter(|(_, seen)| seen.view.meta.deleting);
-        let going_claims = going.map(|(name, _)| name.clone()).collect();
         let pods = objects.pods.values().map(|seen| Arc::clone(&seen.view)).collect();
-        Some(PodSetSurroundings { set, pods, going_claims })
+        let going = objects.claims.iter().filter(|(_, seen)| seen.view.meta.deleting);
+        Some(PodSetSnapshot { set, pods, going: going.map(|(name, _)| name.clone()).collect() })
     }
 
     /// Which of these pod sets belong to other clusters of the namespace.

@@ -30,7 +30,7 @@ use crate::clients::Clients;
 use crate::events::Events;
 use crate::failure::Failure;
 use crate::hands::Hands;
-use crate::index::{PodSetSurroundings, Snapshot};
+use crate::index::{PodSetSnapshot, Snapshot};
 use crate::queue::Outcome;
 use crate::references::References;
 use crate::refusals::{Refusals, next_try};
@@ -432,14 +432,13 @@ impl Passes {
 
     /// Keeps the pods of a pod set.
     pub(crate) async fn pod_set(&self, cluster: &ClusterKey, name: &str) -> Outcome {
-        let Some(PodSetSurroundings { set, pods, going_claims }) = self.hands.index.pod_set(cluster, name)
-        else {
+        let Some(PodSetSnapshot { set, pods, going }) = self.hands.index.pod_set(cluster, name) else {
             return Outcome::Done { look_again: None };
         };
         if set.meta.other_manager().is_some() || self.is_not_ours(cluster) {
             return Outcome::Done { look_again: None };
         }
-        let plan = podset::plan(&set, &pods, &going_claims);
+        let plan = podset::plan(&set, &pods, &going);
         let actions =
             plan.actions.iter().map(|action| self.hands.handle_pod(&cluster.namespace, &set, action));
         let mut failures: Vec<_> =
