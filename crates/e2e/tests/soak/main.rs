@@ -4,5 +4,8 @@
 mod authorities;
 mod changes;
 mod disasters;
+mod kafka_calls;
+mod kills;
 mod static_quorum;
+mod unregistration;
 mod upgrades;
