@@ -12,7 +12,9 @@ use kafka_protocol::protocol::{Decodable as _, StrBytes};
 use karst_kafka::{ConfigResource, Endpoint, Error, ErrorCode, NodeId, TopicSelection};
 use tokio::net::TcpListener;
 
-use crate::node::{Node, Reply, brokers, cluster, controllers, endpoint_of, not_the_leader, quorum_led_by};
+use crate::node::{
+    Node, Reply, brokers, cluster, controllers, endpoint_of, follow, not_the_leader, quorum_led_by,
+};
 
 #[tokio::test]
 async fn a_broker_is_asked_about_the_quorum_and_passes_it_on_itself() {
@@ -40,6 +42,25 @@ async fn where_only_controllers_are_known_the_leader_is_found_first() {
     let quorum = controllers([&follower.endpoint]).describe_quorum().await.unwrap();
     assert_eq!(quorum.leader, NodeId(1));
     assert_eq!(follower.asked(), [ApiKey::ApiVersions, ApiKey::DescribeCluster]);
+    assert_eq!(leader.asked(), [ApiKey::ApiVersions, ApiKey::DescribeQuorum]);
+}
+
+#[tokio::test]
+async fn a_leader_that_has_not_registered_is_found_by_the_word_of_the_quorum() {
+    let leader = Node::start(|question| {
+        (question.api == ApiKey::DescribeQuorum).then(|| question.answer(&quorum_led_by(1)))
+    })
+    .await;
+    let at = leader.endpoint.clone();
+    let follower = Node::start(move |question| match question.api {
+        ApiKey::DescribeCluster => Some(question.answer(&cluster(1, &[]))),
+        ApiKey::Fetch => Some(question.answer(&follow(1, &at))),
+        _ => None,
+    })
+    .await;
+    let quorum = controllers([&follower.endpoint]).describe_quorum().await.unwrap();
+    assert_eq!(quorum.leader, NodeId(1));
+    assert_eq!(follower.asked(), [ApiKey::ApiVersions, ApiKey::DescribeCluster, ApiKey::Fetch]);
     assert_eq!(leader.asked(), [ApiKey::ApiVersions, ApiKey::DescribeQuorum]);
 }
 
