@@ -193,8 +193,17 @@ impl Admin {
     async fn locate(&self, node: NodeId, deadline: Deadline) -> Result<Endpoint, Error> {
         match &self.bootstrap {
             Bootstrap::Brokers(_) => self.ask_any(&FindBroker(node), deadline).await,
-            Bootstrap::Controllers(_) => self.ask_any(&FindController(node), deadline).await,
+            Bootstrap::Controllers(_) => match self.ask_any(&FindController(node), deadline).await {
+                Err(error) if error.is_unknown_node() => self.locate_voter(node, deadline).await.ok_or(error),
+                outcome => outcome,
+            },
         }
+    }
+
+    /// Where a controller listens that votes without having registered.
+    async fn locate_voter(&self, node: NodeId, deadline: Deadline) -> Option<Endpoint> {
+        let mut voters = self.ask_leader(&DescribeVoterListeners, deadline).await.ok()?;
+        voters.remove(&node)?.into_iter().next().map(|listener| listener.endpoint)
     }
 
     /// Makes the next call start with another address than this one did.

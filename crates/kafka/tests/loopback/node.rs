@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
-use kafka_protocol::messages::describe_quorum_response::{PartitionData, ReplicaState, TopicData};
+use kafka_protocol::messages::describe_quorum_response::{
+    self, Listener, PartitionData, ReplicaState, TopicData,
+};
 use kafka_protocol::messages::fetch_response::{
     self, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint,
 };
@@ -252,6 +254,18 @@ pub(crate) fn quorum_led_by(leader: i32) -> DescribeQuorumResponse {
             .with_high_watermark(5)
             .with_current_voters(vec![voter]),
     )
+}
+
+/// The same, with the address of a voter.
+pub(crate) fn quorum_with_listener(leader: i32, voter: i32, at: &Endpoint) -> DescribeQuorumResponse {
+    let listener = Listener::default()
+        .with_name(StrBytes::from_static_str("CONTROLLER"))
+        .with_host(StrBytes::from_string(at.host.clone()))
+        .with_port(at.port);
+    let node = describe_quorum_response::Node::default()
+        .with_node_id(BrokerId(voter))
+        .with_listeners(vec![listener]);
+    quorum_led_by(leader).with_nodes(vec![node])
 }
 
 /// What a controller that does not lead says of the quorum.
