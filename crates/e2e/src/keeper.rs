@@ -70,6 +70,7 @@ impl Record {
 pub struct Keeper {
     record: Arc<Mutex<Record>>,
     door: Arc<KafkaDoor>,
+    acting: Arc<tokio::sync::Mutex<()>>,
     /// A story that fails does not end the keeper.
     stop: DropGuard,
     task: JoinHandle<Result<()>>,
@@ -81,7 +82,7 @@ impl Keeper {
         let scene = cluster.scene;
         Operator::installed(&scene.client).scale(0).await?;
         let (door, moments) = KafkaDoor::open(cluster).await?;
-        let (door, record) = (Arc::new(door), Arc::default());
+        let (door, record, acting) = (Arc::new(door), Arc::default(), Arc::default());
         let stop = CancellationToken::new();
         let work = Work {
             scene: scene.clone(),
@@ -89,10 +90,16 @@ impl Keeper {
             mischief,
             door: Arc::clone(&door),
             record: Arc::clone(&record),
+            acting: Arc::clone(&acting),
             moments,
             stop: stop.clone(),
         };
-        Ok(Self { record, door, stop: stop.drop_guard(), task: tokio::spawn(work.begin()) })
+        Ok(Self { record, door, acting, stop: stop.drop_guard(), task: tokio::spawn(work.begin()) })
+    }
+
+    /// Waits until no mischief is being done.
+    pub async fn at_rest(&self) {
+        drop(self.acting.lock().await);
     }
 
     /// What has happened since the record was begun.
@@ -126,6 +133,8 @@ struct Work {
     mischief: Mischief,
     door: Arc<KafkaDoor>,
     record: Arc<Mutex<Record>>,
+    /// Held while mischief is being done.
+    acting: Arc<tokio::sync::Mutex<()>>,
     moments: mpsc::Receiver<Moment>,
     stop: CancellationToken,
 }
@@ -185,6 +194,9 @@ impl Work {
 
     async fn act(&self, life: Life, moment: Moment) -> Result<Life> {
         let Moment { call, when, pod, verdict } = moment;
+        let _acting = self.acting.lock().await;
+        self.scene.step(format!("  {when:?} {call}"));
+        lock(&self.record).moments.entry(call.to_string()).or_default().insert(when);
         let mut life = life;
         let decided = match self.mischief {
             Mischief::OperatorDies => {
@@ -201,8 +213,6 @@ impl Work {
             }
             Mischief::OperatorDiesEvery(_) => Verdict::Pass,
         };
-        self.scene.step(format!("  {when:?} {call}"));
-        lock(&self.record).moments.entry(call.to_string()).or_default().insert(when);
         // Whoever waited for it may be gone.
         let _ = verdict.send(decided);
         Ok(life)

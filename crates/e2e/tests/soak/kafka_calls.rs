@@ -100,6 +100,9 @@ async fn told(
     keeper.begin_anew();
     let before = cluster.pod_uids().await?;
     tell().await?;
+    // What was asked for may be there while the mischief of the last call goes on.
+    keeper.at_rest().await;
+    cluster.until_ready().await?;
     let record = keeper.record();
     for (api, calls) in part.calls {
         ensure!(record.met(api) >= *calls, "{calls} times {api} should have been met: {:?}", record.moments);
@@ -136,6 +139,7 @@ async fn migrate(scene: &Scene, mischief: Mischief) -> Result<()> {
     let bootstrap = cluster.bootstrap().await?;
     let keeper = Keeper::take_over(&cluster, mischief).await?;
     under_load(scene, &bootstrap, async || static_quorum::migrate(&cluster).await).await?;
+    keeper.at_rest().await;
     let record = keeper.record();
     ensure!(record.met("UpdateFeatures") == 1, "the change of the quorum was not met: {:?}", record.moments);
     let tools = ConsoleTools::new(scene, "live-both-0", &bootstrap);

@@ -56,6 +56,7 @@ async fn brokers_go(scene: &Scene, mischief: Mischief) -> Result<()> {
         cluster.until_ready().await.map(drop)
     })
     .await?;
+    keeper.at_rest().await;
     let record = keeper.record();
     ensure!(record.met("UnregisterBroker") == 6, "six brokers went: {:?}", record.moments);
     kafka_agrees(&cluster, &tools, 3).await?;
