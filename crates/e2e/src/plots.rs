@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
-use karst_api::StrimziPodSet;
+use karst_api::{KafkaNodePool, StrimziPodSet};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -32,14 +32,12 @@ const ASKING: Duration = Duration::from_secs(2);
 pub async fn scale_controllers(cluster: &Cluster<'_>, replicas: usize) -> Result<()> {
     cluster.scene.step(format!("scaling the controllers to {replicas}"));
     cluster.edit_pool(CONTROLLERS, &json!({ "replicas": replicas })).await?;
-    // A fourth broker may have taken the next id.
-    let pods = wait::until(cluster.scene.api::<Pod>(), cluster.watched(), "its pods", STARTING, |pods| {
-        let is_one = |name: &&String| name.contains(CONTROLLERS);
-        let ids = pods.keys().filter(is_one).filter_map(|name| name.rsplit('-').next()?.parse().ok());
-        let ids: BTreeSet<i32> = ids.collect();
+    let pools = cluster.scene.api::<KafkaNodePool>();
+    let ids = wait::until_one(pools, CONTROLLERS, "the ids of its nodes", STARTING, |pool| {
+        let ids = pool?.status.as_ref()?.node_ids.clone()?;
         (ids.len() == replicas).then_some(ids)
-    });
-    let ids: Vec<i32> = pods.await?.into_iter().collect();
+    })
+    .await?;
     cluster.until_voters(&ids).await?;
     cluster.until_pods_ready(3 + replicas).await?;
     cluster.until_ready().await.map(drop)
