@@ -155,6 +155,12 @@ impl<'a> Cluster<'a> {
         .await
     }
 
+    /// What the operator said last.
+    pub async fn status(&self) -> Result<KafkaStatus> {
+        let kafka = self.scene.api::<Kafka>().get(&self.name).await?;
+        kafka.status.with_context(|| format!("Kafka {} has no status", self.name))
+    }
+
     /// The UIDs of the pods by name.
     pub async fn pod_uids(&self) -> Result<BTreeMap<String, String>> {
         let pods = self.scene.api::<Pod>().list(&self.listed()).await?;

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use crate::door::{Closing, Door};
+use crate::kafka_door;
 use crate::story::Scene;
 
 /// One life of an operator, from its start to its death.
@@ -32,13 +33,27 @@ pub enum End {
 impl Life {
     /// Starts an operator that looks after the scene's namespace only.
     pub async fn begin(scene: &Scene, closing: Closing) -> Result<Self> {
+        Self::begin_with(scene, closing, |_| {}).await
+    }
+
+    /// Starts one whose way to Kafka leads through a [`KafkaDoor`](crate::kafka_door::KafkaDoor).
+    pub async fn begin_behind_the_door(scene: &Scene) -> Result<Self> {
+        Self::begin_with(scene, Closing::Never, |command| {
+            command.gid(kafka_door::GROUP);
+        })
+        .await
+    }
+
+    async fn begin_with(scene: &Scene, closing: Closing, adapt: impl FnOnce(&mut Command)) -> Result<Self> {
         let door = Door::open(&scene.client, closing).await?;
         let place = tempfile::tempdir()?;
         let kubeconfig = place.path().join("kubeconfig");
         std::fs::write(&kubeconfig, kubeconfig_for(&door)?)?;
         let log = std::fs::File::create(place.path().join("log"))?;
         let program = program()?;
-        let child = Command::new(&program)
+        let mut command = Command::new(&program);
+        adapt(&mut command);
+        let child = command
             .env("KUBECONFIG", &kubeconfig)
             .env("STRIMZI_NAMESPACE", &scene.namespace)
             .env("STRIMZI_LEADER_ELECTION_ENABLED", "false")
@@ -62,6 +77,18 @@ impl Life {
         let end = end.with_context(|| format!("the operator's log:\n{}", self.log()));
         self.child.kill().await.or_else(already_dead)?;
         end
+    }
+
+    /// Waits until it ends by itself, which it should not.
+    pub async fn ended(&mut self) -> anyhow::Error {
+        let ended = self.child.wait().await;
+        anyhow::anyhow!("the operator ended by itself: {ended:?}; its log:\n{}", self.log())
+    }
+
+    /// Kills it, without a chance to say goodbye. Returns what it had logged.
+    pub async fn kill(mut self) -> Result<String> {
+        self.child.kill().await.or_else(already_dead)?;
+        Ok(self.log())
     }
 
     fn log(&self) -> String {

@@ -1,21 +1,19 @@
 //! The installed operator: how many replicas there are, which one leads, and how to kill one.
 
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, ResourceExt};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use crate::cluster::is_pod_ready;
-use crate::{kubectl, wait};
+use crate::{kubectl, processes, wait};
 
 const NAMESPACE: &str = "karst-system";
 const NAME: &str = "karst-operator";
@@ -129,29 +127,5 @@ impl Operator {
 }
 
 fn signal(pod: &Pod, signal: Signal) -> Result<()> {
-    let process = process_of(pod)?;
-    kill(process, signal).with_context(|| format!("sending {signal} to process {process}"))
-}
-
-/// The operator's process in a pod. Its control group carries the pod's UID, so no other instance's is found.
-fn process_of(pod: &Pod) -> Result<Pid> {
-    let uid = pod.uid().context("a pod without UID")?;
-    for entry in std::fs::read_dir("/proc")?.filter_map(std::io::Result::ok) {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        if is_operator(&entry.path()) && is_in_pod(&entry.path(), &uid) {
-            return Ok(Pid::from_raw(pid));
-        }
-    }
-    bail!("pod {} has no process of the operator", pod.name_any())
-}
-
-fn is_operator(process: &Path) -> bool {
-    let command = std::fs::read(process.join("cmdline")).unwrap_or_default();
-    command.split(|byte| *byte == 0).next().is_some_and(|program| program.ends_with(b"/karst-operator"))
-}
-
-/// Runtimes write the UID with dashes or, in systemd's units, with underscores.
-fn is_in_pod(process: &Path, uid: &str) -> bool {
-    let groups = std::fs::read_to_string(process.join("cgroup")).unwrap_or_default();
-    groups.contains(uid) || groups.contains(&uid.replace('-', "_"))
+    processes::signal(pod, "/karst-operator", signal)
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::calls::{
     ApiVersionsCall, Call, DescribeBrokers, DescribeConfigs, DescribeControllers, DescribeLogDirs,
     DescribeQuorum, DescribeTopicConfigs, DescribeTopics, DescribeVoterListeners, FindBroker, FindController,
-    FindLeader, ListReassignments,
+    FindLeader, FollowLeader, ListReassignments,
 };
 use crate::deadline::Deadline;
 use crate::error::Error;
@@ -179,7 +179,13 @@ impl Admin {
 
     /// Asks the leader of the quorum, wherever it is by the word of a controller.
     async fn ask_leader<C: Call>(&self, call: &C, deadline: Deadline) -> Result<C::Answer, Error> {
-        let leader = self.ask_any(&FindLeader, deadline).await?;
+        let leader = match self.ask_any(&FindLeader, deadline).await {
+            // It leads without having registered: only the quorum itself knows where it is.
+            Err(error) if error.is_unknown_node() => {
+                self.ask_any(&FollowLeader, deadline).await.or(Err(error))?
+            }
+            found => found?,
+        };
         self.ask(&leader, call, deadline).await
     }
 
@@ -187,8 +193,17 @@ impl Admin {
     async fn locate(&self, node: NodeId, deadline: Deadline) -> Result<Endpoint, Error> {
         match &self.bootstrap {
             Bootstrap::Brokers(_) => self.ask_any(&FindBroker(node), deadline).await,
-            Bootstrap::Controllers(_) => self.ask_any(&FindController(node), deadline).await,
+            Bootstrap::Controllers(_) => match self.ask_any(&FindController(node), deadline).await {
+                Err(error) if error.is_unknown_node() => self.locate_voter(node, deadline).await.ok_or(error),
+                outcome => outcome,
+            },
         }
+    }
+
+    /// Where a controller listens that votes without having registered.
+    async fn locate_voter(&self, node: NodeId, deadline: Deadline) -> Option<Endpoint> {
+        let mut voters = self.ask_leader(&DescribeVoterListeners, deadline).await.ok()?;
+        voters.remove(&node)?.into_iter().next().map(|listener| listener.endpoint)
     }
 
     /// Makes the next call start with another address than this one did.

@@ -11,6 +11,7 @@ use crate::{Endpoint, ErrorCode, NodeId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Api {
+    Fetch,
     Metadata,
     ApiVersions,
     DescribeConfigs,
@@ -33,7 +34,8 @@ impl Api {
     #[must_use]
     pub fn is_change(self) -> bool {
         match self {
-            Self::Metadata
+            Self::Fetch
+            | Self::Metadata
             | Self::ApiVersions
             | Self::DescribeConfigs
             | Self::DescribeQuorum
@@ -219,6 +221,15 @@ impl Error {
 
     pub(crate) fn is_not_leader(&self) -> bool {
         matches!(self, Self::Kafka { code, .. } if code.is_not_leader())
+    }
+
+    /// Whether a node was named of which nobody says where it is.
+    pub(crate) fn is_unknown_node(&self) -> bool {
+        match self {
+            Self::UnknownNode { .. } => true,
+            Self::Unreachable { attempts } => attempts.iter().any(Self::is_unknown_node),
+            _ => false,
+        }
     }
 
     /// One failure stands for itself; several are told together.

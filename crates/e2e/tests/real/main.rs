@@ -6,6 +6,7 @@ mod configuration;
 mod crashes;
 mod deletion;
 mod idle_pass;
+mod kills;
 mod leadership;
 mod listeners;
 mod order;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use karst_api::KafkaNodePool;
 use karst_core::names::CONTROLLER_ROLE_LABEL;
@@ -12,7 +12,7 @@ use karst_e2e::kafka_tools::ConsoleTools;
 use karst_e2e::load::under_load;
 use karst_e2e::manifests::{pool_with_claims, replicated, separate};
 use karst_e2e::story::{Scene, story};
-use karst_e2e::{kubectl, wait};
+use karst_e2e::{kubectl, plots, wait};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use serde_json::json;
@@ -25,7 +25,7 @@ async fn controllers_come_go_and_are_replaced_under_load_and_nothing_is_lost() -
         under_load(scene, &bootstrap, async || {
             let brokers = brokers(&cluster).await?;
             scale(&cluster).await?;
-            replace_disk(&cluster).await?;
+            plots::replace_disk(&cluster).await?;
             ensure!(
                 brokers == self::brokers(&cluster).await?,
                 "a broker restarted, though nothing of it changed"
@@ -33,14 +33,8 @@ async fn controllers_come_go_and_are_replaced_under_load_and_nothing_is_lost() -
             exchange_roles(&cluster).await
         })
         .await?;
-        scene.step("asking kafka-metadata-quorum");
-        let voters = ConsoleTools::new(scene, "live-brokers-0", &bootstrap).voters().await?;
-        let status = cluster.until_ready().await?;
-        let told = status.quorum.and_then(|quorum| quorum.voters).unwrap_or_default();
-        let told: Vec<_> = told.into_iter().map(|voter| (voter.id, voter.directory_id)).collect();
-        let voters: Vec<_> = voters.into_iter().map(|voter| (Some(voter.id), voter.directory_id)).collect();
-        ensure!(told == voters, "the status says {told:?}, Kafka says {voters:?}");
-        Ok(())
+        let tools = ConsoleTools::new(scene, "live-brokers-0", &bootstrap);
+        plots::kafka_agrees(&cluster, &tools, 3).await
     })
     .await
 }
@@ -67,30 +61,6 @@ async fn scale(cluster: &Cluster<'_>) -> Result<()> {
         cluster.until_pods_ready(3 + voters.len()).await?;
     }
     Ok(())
-}
-
-async fn directory(cluster: &Cluster<'_>, node: i32) -> Result<String> {
-    let status = cluster.until_ready().await?;
-    let voters = status.quorum.and_then(|quorum| quorum.voters).unwrap_or_default();
-    let voter = voters.into_iter().find(|voter| voter.id == Some(node));
-    voter.and_then(|voter| voter.directory_id).with_context(|| format!("{node} does not vote"))
-}
-
-async fn replace_disk(cluster: &Cluster<'_>) -> Result<()> {
-    let scene = cluster.scene;
-    scene.step("deleting the pod and the claim of a controller");
-    let before = directory(cluster, 4).await?;
-    let wish = ["live-controllers-4", "strimzi.io/delete-pod-and-pvc=true"];
-    kubectl::run(&[&["annotate", "--namespace", &scene.namespace, "pod"], &wish[..]].concat()).await?;
-    cluster
-        .until_status("controller 4 votes with another disk", STARTING, |_, status| {
-            let voters = status.quorum.as_ref()?.voters.as_ref()?;
-            let disks: Vec<_> = voters.iter().filter(|voter| voter.id == Some(4)).collect();
-            let is_new = matches!(disks.as_slice(), [one] if one.directory_id.as_ref() != Some(&before));
-            (is_new && voters.len() == 3).then_some(())
-        })
-        .await?;
-    cluster.until_ready().await.map(drop)
 }
 
 /// The brokers become controllers too, and the old ones go; then new ones come, and the brokers only serve again.

@@ -4,6 +4,9 @@
 mod authorities;
 mod changes;
 mod disasters;
+mod kafka_calls;
+mod kills;
 mod restarts;
 mod static_quorum;
+mod unregistration;
 mod upgrades;

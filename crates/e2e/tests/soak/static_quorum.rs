@@ -20,14 +20,7 @@ const NODES: [i32; 3] = [0, 1, 2];
 #[tokio::test]
 async fn static_quorum_is_run_as_it_is_and_migrated_under_load() -> Result<()> {
     story("static", Duration::from_secs(900), async |scene| {
-        scene.step("formatting the disks of a static quorum by hand");
-        for node in NODES {
-            format_disk(scene, node).await?;
-        }
-        let cluster = find(scene).await?;
-        scene.step("waiting until it is ready");
-        cluster.until_ready().await?;
-        until_kind(&cluster, QuorumKind::Static).await?;
+        let cluster = create(scene).await?;
         let bootstrap = cluster.bootstrap().await?;
         let tools = ConsoleTools::new(scene, "live-both-0", &bootstrap);
         let voters = tools.voters().await?;
@@ -44,6 +37,19 @@ async fn static_quorum_is_run_as_it_is_and_migrated_under_load() -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// A static quorum of three nodes that are brokers too, as an older Kafka may have left it.
+pub(crate) async fn create(scene: &Scene) -> Result<Cluster<'_>> {
+    scene.step("formatting the disks of a static quorum by hand");
+    for node in NODES {
+        format_disk(scene, node).await?;
+    }
+    let cluster = find(scene).await?;
+    scene.step("waiting until it is ready");
+    cluster.until_ready().await?;
+    until_kind(&cluster, QuorumKind::Static).await?;
+    Ok(cluster)
 }
 
 fn host(node: i32, namespace: &str) -> String {
@@ -147,7 +153,7 @@ async fn refuse_to_scale(cluster: &Cluster<'_>) -> Result<()> {
     cluster.edit_pool("both", &json!({ "replicas": 3 })).await
 }
 
-async fn migrate(cluster: &Cluster<'_>) -> Result<()> {
+pub(crate) async fn migrate(cluster: &Cluster<'_>) -> Result<()> {
     cluster.scene.step("migrating it");
     let before = cluster.pod_uids().await?;
     cluster.annotate("strimzi.io/kraft-quorum-migration", Some("true")).await?;

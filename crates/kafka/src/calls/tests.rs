@@ -47,6 +47,15 @@ fn states(cluster: &ClusterDescription) -> Vec<(i32, String, bool)> {
 }
 
 #[test]
+fn whoever_wants_to_copy_the_metadata_log_is_told_where_the_leader_is() {
+    let leader = read(&FollowLeader, 17, frame!("4.1.1/fetch-v17.bin")).unwrap();
+    assert_eq!(
+        leader.to_string(),
+        "live-controllers-3.live-kafka-brokers.calls-silence-27d858.svc.cluster.local:9090"
+    );
+}
+
+#[test]
 fn a_killed_broker_is_listed_as_fenced_by_kafka_4() {
     let cluster = read(&DescribeBrokers, 2, frame!("4.1.1/describe-cluster-v2.bin")).unwrap();
     assert!(cluster.fenced_known);

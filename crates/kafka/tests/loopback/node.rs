@@ -7,10 +7,15 @@ use std::time::Duration;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
-use kafka_protocol::messages::describe_quorum_response::{PartitionData, ReplicaState, TopicData};
+use kafka_protocol::messages::describe_quorum_response::{
+    self, Listener, PartitionData, ReplicaState, TopicData,
+};
+use kafka_protocol::messages::fetch_response::{
+    self, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint,
+};
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsResponse, BrokerId, DescribeClusterResponse, DescribeQuorumResponse, RequestHeader,
-    ResponseHeader, TopicName,
+    ApiKey, ApiVersionsResponse, BrokerId, DescribeClusterResponse, DescribeQuorumResponse, FetchResponse,
+    RequestHeader, ResponseHeader, TopicName,
 };
 use kafka_protocol::protocol::{Decodable as _, Encodable, HeaderVersion, StrBytes};
 use karst_kafka::{Admin, Bootstrap, ClientConfig, Endpoint};
@@ -18,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
+use uuid::Uuid;
 
 /// One question as it arrived.
 #[derive(Debug, Clone)]
@@ -215,6 +221,7 @@ pub(crate) fn api(key: ApiKey, min: i16, max: i16) -> ApiVersion {
 pub(crate) fn all_versions() -> ApiVersionsResponse {
     ApiVersionsResponse::default().with_api_keys(vec![
         api(ApiKey::ApiVersions, 0, 4),
+        api(ApiKey::Fetch, 4, 18),
         api(ApiKey::Metadata, 0, 13),
         api(ApiKey::DescribeConfigs, 1, 4),
         api(ApiKey::DescribeQuorum, 0, 2),
@@ -249,9 +256,35 @@ pub(crate) fn quorum_led_by(leader: i32) -> DescribeQuorumResponse {
     )
 }
 
+/// The same, with the address of a voter.
+pub(crate) fn quorum_with_listener(leader: i32, voter: i32, at: &Endpoint) -> DescribeQuorumResponse {
+    let listener = Listener::default()
+        .with_name(StrBytes::from_static_str("CONTROLLER"))
+        .with_host(StrBytes::from_string(at.host.clone()))
+        .with_port(at.port);
+    let node = describe_quorum_response::Node::default()
+        .with_node_id(BrokerId(voter))
+        .with_listeners(vec![listener]);
+    quorum_led_by(leader).with_nodes(vec![node])
+}
+
 /// What a controller that does not lead says of the quorum.
 pub(crate) fn not_the_leader() -> DescribeQuorumResponse {
     metadata_log(PartitionData::default().with_error_code(6))
+}
+
+/// What a controller says to somebody who wants to copy the log in an epoch that is over.
+pub(crate) fn follow(leader: i32, at: &Endpoint) -> FetchResponse {
+    let partition = fetch_response::PartitionData::default().with_error_code(74).with_current_leader(
+        LeaderIdAndEpoch::default().with_leader_id(BrokerId(leader)).with_leader_epoch(3),
+    );
+    let topic =
+        FetchableTopicResponse::default().with_topic_id(Uuid::from_u128(1)).with_partitions(vec![partition]);
+    let endpoint = NodeEndpoint::default()
+        .with_node_id(BrokerId(leader))
+        .with_host(StrBytes::from_string(at.host.clone()))
+        .with_port(i32::from(at.port));
+    FetchResponse::default().with_responses(vec![topic]).with_node_endpoints(vec![endpoint])
 }
 
 /// What a controller, or broker, says of its peers.

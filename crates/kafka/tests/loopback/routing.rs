@@ -12,7 +12,10 @@ use kafka_protocol::protocol::{Decodable as _, StrBytes};
 use karst_kafka::{ConfigResource, Endpoint, Error, ErrorCode, NodeId, TopicSelection};
 use tokio::net::TcpListener;
 
-use crate::node::{Node, Reply, brokers, cluster, controllers, endpoint_of, not_the_leader, quorum_led_by};
+use crate::node::{
+    Node, Reply, brokers, cluster, controllers, endpoint_of, follow, not_the_leader, quorum_led_by,
+    quorum_with_listener,
+};
 
 #[tokio::test]
 async fn a_broker_is_asked_about_the_quorum_and_passes_it_on_itself() {
@@ -40,6 +43,25 @@ async fn where_only_controllers_are_known_the_leader_is_found_first() {
     let quorum = controllers([&follower.endpoint]).describe_quorum().await.unwrap();
     assert_eq!(quorum.leader, NodeId(1));
     assert_eq!(follower.asked(), [ApiKey::ApiVersions, ApiKey::DescribeCluster]);
+    assert_eq!(leader.asked(), [ApiKey::ApiVersions, ApiKey::DescribeQuorum]);
+}
+
+#[tokio::test]
+async fn a_leader_that_has_not_registered_is_found_by_the_word_of_the_quorum() {
+    let leader = Node::start(|question| {
+        (question.api == ApiKey::DescribeQuorum).then(|| question.answer(&quorum_led_by(1)))
+    })
+    .await;
+    let at = leader.endpoint.clone();
+    let follower = Node::start(move |question| match question.api {
+        ApiKey::DescribeCluster => Some(question.answer(&cluster(1, &[]))),
+        ApiKey::Fetch => Some(question.answer(&follow(1, &at))),
+        _ => None,
+    })
+    .await;
+    let quorum = controllers([&follower.endpoint]).describe_quorum().await.unwrap();
+    assert_eq!(quorum.leader, NodeId(1));
+    assert_eq!(follower.asked(), [ApiKey::ApiVersions, ApiKey::DescribeCluster, ApiKey::Fetch]);
     assert_eq!(leader.asked(), [ApiKey::ApiVersions, ApiKey::DescribeQuorum]);
 }
 
@@ -148,6 +170,28 @@ async fn the_configuration_of_a_broker_is_asked_of_that_broker() {
     let entries = admin.describe_configs(ConfigResource::Broker(NodeId(7))).await.unwrap();
     assert_eq!((entries[0].name.as_str(), entries[0].value.as_deref()), ("node.id", Some("7")));
     assert_eq!(seventh.asked(), [ApiKey::ApiVersions, ApiKey::DescribeConfigs]);
+
+    let error = admin.describe_configs(ConfigResource::Broker(NodeId(8))).await.unwrap_err();
+    assert!(matches!(error, Error::UnknownNode { node: NodeId(8), .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_voter_that_has_not_registered_is_found_by_the_word_of_the_leader() {
+    let voter = Node::start(|question| {
+        (question.api == ApiKey::DescribeConfigs).then(|| question.answer(&configuration_of("2")))
+    })
+    .await;
+    let voter_at = voter.endpoint.clone();
+    let leader_at = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = endpoint_of(&leader_at);
+    let leader = Node::serve(leader_at, move |question| match question.api {
+        ApiKey::DescribeCluster => Some(question.answer(&cluster(1, &[(1, &at)]))),
+        ApiKey::DescribeQuorum => Some(question.answer(&quorum_with_listener(1, 2, &voter_at))),
+        _ => None,
+    });
+    let admin = controllers([&leader.endpoint]);
+    admin.describe_configs(ConfigResource::Broker(NodeId(2))).await.unwrap();
+    assert_eq!(voter.asked(), [ApiKey::ApiVersions, ApiKey::DescribeConfigs]);
 
     let error = admin.describe_configs(ConfigResource::Broker(NodeId(8))).await.unwrap_err();
     assert!(matches!(error, Error::UnknownNode { node: NodeId(8), .. }), "{error}");

@@ -1,0 +1,73 @@
+//! Brokers that go are forgotten by Kafka too: one that is scaled away, those of a pool that is deleted, and nodes that stay as
+//! controllers. The operator is killed, or cut off from Kafka, at every step.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use karst_api::KafkaNodePool;
+use karst_e2e::cluster::{Cluster, STARTING};
+use karst_e2e::kafka_tools::ConsoleTools;
+use karst_e2e::keeper::{Keeper, Mischief};
+use karst_e2e::load::{BUSY, under_records};
+use karst_e2e::manifests::{pool_with_claims, replicated};
+use karst_e2e::plots::{BROKERS, kafka_agrees, until_registered};
+use karst_e2e::story::{Scene, story};
+use karst_e2e::wait;
+use kube::api::DeleteParams;
+use serde_json::json;
+
+const LIMIT: Duration = Duration::from_secs(1200);
+
+#[tokio::test]
+async fn unregistration_at_each_step_of_which_the_operator_dies() -> Result<()> {
+    story("gone-operator", LIMIT, async |scene| brokers_go(scene, Mischief::OperatorDies).await).await
+}
+
+#[tokio::test]
+async fn unregistration_at_each_step_of_which_the_operator_is_cut_off() -> Result<()> {
+    let silence = Mischief::Silence(Duration::from_secs(20));
+    story("gone-silence", LIMIT, async |scene| brokers_go(scene, silence).await).await
+}
+
+/// Nodes 0 to 3 are brokers, 4 and 5 too, and 6 to 8 are brokers and controllers.
+async fn brokers_go(scene: &Scene, mischief: Mischief) -> Result<()> {
+    let pools = [
+        pool_with_claims("live", BROKERS, &["broker"], 4),
+        pool_with_claims("live", "extra", &["broker"], 2),
+        pool_with_claims("live", "mixed", &["controller", "broker"], 3),
+    ];
+    let cluster = Cluster::create_ready(scene, &replicated("live"), &pools).await?;
+    let bootstrap = cluster.bootstrap().await?;
+    let tools = ConsoleTools::new(scene, "live-brokers-0", &bootstrap);
+    until_registered(&tools, &[0, 1, 2, 3, 4, 5, 6, 7, 8]).await?;
+    tools.create_topic_on(BUSY, "0:1:2").await?;
+    let keeper = Keeper::take_over(&cluster, mischief).await?;
+    under_records(scene, &bootstrap, async || {
+        scene.step("scaling the brokers from four to three");
+        cluster.edit_pool(BROKERS, &json!({ "replicas": 3 })).await?;
+        cluster.until_pods_ready(8).await?;
+        until_registered(&tools, &[0, 1, 2, 4, 5, 6, 7, 8]).await?;
+        delete_a_pool(&cluster).await?;
+        until_registered(&tools, &[0, 1, 2, 6, 7, 8]).await?;
+        scene.step("making nodes that are both controllers only");
+        cluster.edit_pool("mixed", &json!({ "roles": ["controller"] })).await?;
+        until_registered(&tools, &[0, 1, 2]).await?;
+        cluster.until_pods_ready(6).await?;
+        cluster.until_ready().await.map(drop)
+    })
+    .await?;
+    keeper.at_rest().await;
+    let record = keeper.record();
+    ensure!(record.met("UnregisterBroker") == 6, "six brokers went: {:?}", record.moments);
+    kafka_agrees(&cluster, &tools, 3).await?;
+    keeper.end(scene).await.map(drop)
+}
+
+async fn delete_a_pool(cluster: &Cluster<'_>) -> Result<()> {
+    cluster.scene.step("deleting a pool of two brokers");
+    let pools = cluster.scene.api::<KafkaNodePool>();
+    pools.delete("extra", &DeleteParams::default()).await?;
+    wait::until_one(pools, "extra", "the end of pool extra", STARTING, |pool| pool.is_none().then_some(()))
+        .await?;
+    cluster.until_pods_ready(6).await
+}
