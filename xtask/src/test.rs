@@ -110,8 +110,8 @@ fn pure() -> [(&'static str, Vec<&'static str>); 3] {
     ]
 }
 
-/// How many random runs of each campaign.
-const SIMULATED: [(&str, &str); 3] = [("d", "20000"), ("c", "2000"), ("e", "1000")];
+/// How many random runs of each campaign. Campaign (e) ends before what is known and open: see docs/reliability.md.
+const SIMULATED: [(&str, &str); 3] = [("d", "3000"), ("c", "300"), ("e", "200")];
 
 /// Campaigns of the simulation, optimised: unoptimised they would take all day.
 fn simulation() -> Result<()> {
