@@ -180,8 +180,8 @@ impl Admin {
     /// Asks the leader of the quorum, wherever it is by the word of a controller.
     async fn ask_leader<C: Call>(&self, call: &C, deadline: Deadline) -> Result<C::Answer, Error> {
         let leader = match self.ask_any(&FindLeader, deadline).await {
-            // It leads without having registered: only the quorum itself knows where it is.
-            Err(error) if error.is_unknown_node() => {
+            // It may lead without having registered. Then only the quorum itself knows of it.
+            Err(error) if error.is_lost_leader() => {
                 self.ask_any(&FollowLeader, deadline).await.or(Err(error))?
             }
             found => found?,

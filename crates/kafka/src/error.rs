@@ -223,6 +223,15 @@ impl Error {
         matches!(self, Self::Kafka { code, .. } if code.is_not_leader())
     }
 
+    /// Whether those who were asked know of no leader, or not where it is.
+    pub(crate) fn is_lost_leader(&self) -> bool {
+        match self {
+            Self::NoLeader { .. } => true,
+            Self::Unreachable { attempts } => attempts.iter().any(Self::is_lost_leader),
+            _ => self.is_unknown_node(),
+        }
+    }
+
     /// Whether a node was named of which nobody says where it is.
     pub(crate) fn is_unknown_node(&self) -> bool {
         match self {

@@ -1,8 +1,8 @@
 //! Fetch of the metadata log, asked only to be told who leads, and where.
 //!
 //! A controller knows where its leader is from the quorum itself, but says so only to those who want to copy from it (KIP-853).
-//! Controllers are listed by DescribeCluster when they have registered, and one can vote and lead without: Kafka 4.1 does not
-//! try again when a controller could not register within five seconds of its start.
+//! DescribeCluster lists controllers that have registered, and names the leader only if it is one of them. One can vote and lead
+//! without: Kafka 4.1 does not try again when a controller could not register within five seconds of its start.
 
 use std::time::Duration;
 
