@@ -31,18 +31,19 @@ const BETTER_AT_START: &[&str] = &["metric.reporters", "config.providers"];
 const CONTROLLERS_TAKE_AT_START: &[&str] = &["num.network.threads"];
 /// Kafka does not let go of it where it keeps track of eligible leaders, so it is set back to its default instead.
 const NEVER_DELETED: (&str, &str) = ("min.insync.replicas", "1");
-/// Numbers of threads, which Kafka doubles or halves at most: it is told of a larger change in steps.
-const THREADS: &[&str] = &[
-    "background.threads",
-    "log.cleaner.threads",
-    "num.io.threads",
-    "num.network.threads",
-    "num.recovery.threads.per.data.dir",
-    "num.replica.fetchers",
-    "remote.log.manager.copier.thread.pool.size",
-    "remote.log.manager.expiration.thread.pool.size",
-    "remote.log.manager.follower.thread.pool.size",
-    "remote.log.reader.threads",
+/// Numbers of threads, which Kafka doubles or halves at most: it is told of a larger change in steps. Each with about what it is when
+/// nobody sets it.
+const THREADS: &[(&str, i64)] = &[
+    ("background.threads", 10),
+    ("log.cleaner.threads", 1),
+    ("num.io.threads", 8),
+    ("num.network.threads", 3),
+    ("num.recovery.threads.per.data.dir", 2),
+    ("num.replica.fetchers", 1),
+    ("remote.log.manager.copier.thread.pool.size", 10),
+    ("remote.log.manager.expiration.thread.pool.size", 10),
+    ("remote.log.manager.follower.thread.pool.size", 2),
+    ("remote.log.reader.threads", 10),
 ];
 
 /// Where a node has a setting from.
@@ -125,8 +126,19 @@ fn next_value(key: &str, running: Option<&str>, wanted: &str) -> String {
         // A step that leads nowhere is no step: then Kafka says what it thinks of the value.
         (next != running && next != wanted).then(|| next.to_string())
     };
-    let next = running.filter(|_| THREADS.contains(&key)).and_then(next);
+    let next = running.filter(|_| unset_threads(key).is_some()).and_then(next);
     next.unwrap_or_else(|| wanted.to_owned())
+}
+
+/// How many threads there are when nobody says how many.
+fn unset_threads(key: &str) -> Option<String> {
+    THREADS.iter().find(|(threads, _)| *threads == key).map(|(_, unset)| unset.to_string())
+}
+
+/// What Kafka is told before it can forget a setting: a number that is not too far from what comes then.
+fn last_value(key: &str, running: Option<&str>) -> Option<String> {
+    let unset = unset_threads(key)?;
+    Some(next_value(key, running, &unset)).filter(|next| *next != unset)
 }
 
 /// What is to be done about settings of nodes that run.
@@ -312,6 +324,7 @@ impl Comparison<'_> {
         if value.is_some() && setting.value == value {
             return true;
         }
+        let value = value.or_else(|| last_value(&setting.key, setting.value.as_deref()));
         self.still_there.insert(setting.key.clone());
         self.dynamic.changes.insert(SettingChange { key: setting.key.clone(), node: None, value });
         false
@@ -356,6 +369,9 @@ mod tests {
             }
             steps
         };
+        assert_eq!(last_value("num.io.threads", Some("100")), Some("50".into()));
+        assert_eq!(last_value("num.io.threads", Some("12")), None, "near enough to be forgotten at once");
+        assert_eq!(last_value("log.retention.ms", Some("100")), None);
         assert_eq!(steps(8, "12"), ["12"]);
         assert_eq!(steps(8, "100"), ["16", "32", "64", "100"]);
         assert_eq!(steps(9, "1"), ["4", "2", "1"]);

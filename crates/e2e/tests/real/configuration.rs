@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use karst_api::Kafka;
 use karst_e2e::cluster::{ACTING, Cluster, STARTING, is_pod_ready, uids, warnings};
 use karst_e2e::kafka_tools::ConsoleTools;
@@ -26,6 +26,7 @@ async fn settings_change_without_a_restart_where_kafka_can_and_with_one_where_it
         let tools = ConsoleTools::new(scene, "set-brokers-0", &bootstrap);
         change_while_running(&cluster, &tools).await?;
         refuse(&cluster).await?;
+        change_in_steps(&cluster, &tools).await?;
         report_what_kafka_does_not_take(&cluster).await?;
         restart_once(&cluster, "a setting that is read at the start", &json!({ "queued.max.requests": 400 }))
             .await?;
@@ -114,23 +115,37 @@ async fn refuse(cluster: &Cluster<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Kafka doubles the number of its threads at most.
+/// Kafka doubles or halves the number of its threads at most, so it is told in steps.
+async fn change_in_steps(cluster: &Cluster<'_>, tools: &ConsoleTools<'_>) -> Result<()> {
+    cluster.scene.step("asking for many more threads, and taking that back");
+    let before = lives(cluster).await?;
+    for (wanted, threads) in [(json!(50), "50"), (Value::Null, "8")] {
+        configure(cluster, &json!({ "num.io.threads": wanted })).await?;
+        cluster.until_ready().await?;
+        expect(tools, "num.io.threads", threads).await?;
+    }
+    ensure!(before == lives(cluster).await?, "threads can change without a restart");
+    Ok(())
+}
+
+/// A value that only Kafka itself finds wrong is told, and does not get where a restart would read it.
 async fn report_what_kafka_does_not_take(cluster: &Cluster<'_>) -> Result<()> {
+    const KEY: &str = "max.connections.per.ip.overrides";
     cluster.scene.step("asking for what Kafka does not take while it runs");
     let before = lives(cluster).await?;
-    configure(cluster, &json!({ "num.io.threads": 100 })).await?;
+    configure(cluster, &json!({ KEY: "127.0.0.1:many" })).await?;
     cluster
-        .until_status("a warning with setting, value and Kafka's own words", ACTING, |_, status| {
+        .until_status("a warning with setting and value", ACTING, |_, status| {
             let said = warnings(status.conditions.as_ref());
             let told = |warning: &String| {
-                ["SettingNotTaken", "num.io.threads", "100", "double"]
-                    .iter()
-                    .all(|part| warning.contains(part))
+                ["SettingNotTaken", KEY, "127.0.0.1:many"].iter().all(|part| warning.contains(part))
             };
             said.iter().any(told).then_some(())
         })
         .await?;
-    configure(cluster, &json!({ "num.io.threads": null })).await?;
+    let map = cluster.scene.api::<ConfigMap>().get("set-brokers-0").await?;
+    ensure!(!format!("{:?}", map.data).contains(KEY), "a restart would read what Kafka refused");
+    configure(cluster, &json!({ KEY: null })).await?;
     cluster.until_ready().await?;
     ensure!(before == lives(cluster).await?, "a setting that was not taken restarted something");
     Ok(())

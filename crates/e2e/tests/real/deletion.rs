@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service, ServiceAccount};
 use karst_api::{Kafka, KafkaNodePool, KafkaStatus, StrimziPodSet};
-use karst_e2e::cluster::{ACTING, Cluster};
+use karst_e2e::cluster::{ACTING, Cluster, warnings};
 use karst_e2e::manifests::{claims, kafka, paper_pool, typed_kafka};
 use karst_e2e::story::story;
 use karst_e2e::wait;
@@ -39,9 +39,8 @@ async fn a_deleted_cluster_keeps_its_claims_and_comes_back_over_them_while_its_p
         cluster.create_kafka(&typed_kafka(&kafka("mine"))?).await?;
         cluster.until_pods(2).await?;
         ensure!(self::cluster_id(&cluster).await? == cluster_id, "it became another cluster");
-        let map = scene.api::<ConfigMap>().get("mine-kept-0").await?;
-        let format = map.data.and_then(|data| data.get("storage.format").cloned());
-        ensure!(format.as_deref() == Some("join"), "its controller would found another quorum: {format:?}");
+        let formats = storage_formats(&cluster).await?;
+        ensure!(formats == ["join", "join"], "its controller would found another quorum: {formats:?}");
 
         scene.step("deleting it with its pools");
         delete_all_but_the_kept_claim(&cluster).await?;
@@ -53,11 +52,22 @@ async fn a_deleted_cluster_keeps_its_claims_and_comes_back_over_them_while_its_p
         scene.step("creating it again when nobody remembers whose disk it is");
         cluster.create_kafka(&typed_kafka(&kafka("mine"))?).await?;
         cluster.create_pools(&pools).await?;
-        cluster.until_not_ready("IdentityUnknown", "data-mine-kept-0").await?;
-        ensure!(cluster.pod_uids().await?.is_empty(), "pods were made on a disk of unknown origin");
+        cluster.until_pods(2).await?;
+        let formats = storage_formats(&cluster).await?;
+        ensure!(formats == ["adopt", "adopt"], "a disk of unknown origin would be formatted: {formats:?}");
+        let status = scene.api::<Kafka>().get("mine").await?.status.unwrap_or_default();
+        ensure!(status.cluster_id.is_none(), "only Kafka can tell who it is: {:?}", status.cluster_id);
+        let said = warnings(status.conditions.as_ref());
+        ensure!(said.iter().any(|warning| warning.contains("AdoptingDisks")), "{said:?}");
         Ok(())
     })
     .await
+}
+
+/// How its nodes format disks that are empty.
+async fn storage_formats(cluster: &Cluster<'_>) -> Result<Vec<String>> {
+    let maps = cluster.scene.api::<ConfigMap>().list(&cluster.listed()).await?;
+    Ok(maps.into_iter().filter_map(|map| map.data?.get("storage.format").cloned()).collect())
 }
 
 async fn cluster_id(cluster: &Cluster<'_>) -> Result<String> {
