@@ -38,7 +38,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 /// How soon to look at the quorum again. It does not tell when a voter is lost.
 const LOOK_AT_QUORUM_AGAIN: Duration = Duration::from_secs(10);
 
-/// How soon to look again whether partitions have left a node. Kafka does not tell.
+/// How soon to look again whether partitions have left a node, or a voter may be restored. Nobody tells.
 const LOOK_AT_PARTITIONS_AGAIN: Duration = Duration::from_secs(5);
 
 /// How soon to look again at the labels of machines. They are not watched.
@@ -139,6 +139,9 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     plan.notices.extend(anew.notice);
     plan.look_soon(anew.look_again);
     let restoration = anew.restoration.or_else(|| restoration::asked_for(world, &cluster, &mut plan.notices));
+    // What holds it back goes by without an event: a minute, or a pod that comes up.
+    let is_held = plan.notices.iter().any(|notice| matches!(notice, Notice::RestorationHeld { .. }));
+    plan.look_soon(is_held.then_some(LOOK_AT_PARTITIONS_AGAIN));
     if restoration::is_idle(world, restoration.as_ref()) {
         plan.forgotten.push(RESTORE_ANNOTATION);
     }
