@@ -74,10 +74,9 @@ pub(crate) fn without_leader_for(world: &World) -> Option<Duration> {
 
 /// What was said before.
 pub(crate) fn said(world: &World, types: &[&str]) -> Vec<api::Condition> {
-    let old = world.kafka.status.as_ref().and_then(|status| status.conditions.as_ref());
     let is_one =
         |condition: &&api::Condition| condition.type_.as_deref().is_some_and(|type_| types.contains(&type_));
-    old.into_iter().flatten().filter(is_one).cloned().collect()
+    world.said().filter(is_one).cloned().collect()
 }
 
 fn healthy(world: &World, quorum: &QuorumView) -> api::Condition {

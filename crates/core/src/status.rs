@@ -188,8 +188,7 @@ fn rolling_or_ready(due: &[&str], restarting: &[String]) -> Progress {
 }
 
 fn was_ready(world: &World) -> bool {
-    let conditions = world.kafka.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|condition| {
+    world.said().any(|condition| {
         condition.type_.as_deref() == Some("Ready") && condition.status.as_deref() == Some("True")
     })
 }
@@ -370,8 +369,7 @@ pub fn patch<S: Serialize>(
 
 /// Does the resource tell of this already?
 pub(crate) fn has_said(world: &World, reason: &str) -> bool {
-    let conditions = world.kafka.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|condition| condition.reason.as_deref() == Some(reason))
+    world.said().any(|condition| condition.reason.as_deref() == Some(reason))
 }
 
 #[cfg(test)]

@@ -515,6 +515,12 @@ impl World {
         Duration::try_from(then.duration_since(self.now)).unwrap_or_default()
     }
 
+    /// What the status of the cluster says now.
+    pub(crate) fn said(&self) -> impl Iterator<Item = &api::Condition> {
+        let status = self.kafka.status.as_ref();
+        status.and_then(|status| status.conditions.as_ref()).into_iter().flatten()
+    }
+
     /// How long ago it was. Nothing, when it is still to come.
     pub(crate) fn time_since(&self, then: Timestamp) -> Duration {
         Duration::try_from(self.now.duration_since(then)).unwrap_or_default()
