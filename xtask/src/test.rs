@@ -181,8 +181,17 @@ fn run_inside(instance: &Instance, running: &Running, suite: Suite<'_>) -> Resul
     let mut command = local::guest(instance, &running.binaries, paths::checkout(), env!("CARGO"))?;
     command.args(["test", "--offline", "--package", END_TO_END, "--test", suite.program]);
     command.args(["--", "--test-threads=1", "--nocapture"]);
-    command.args(suite.filters).env("KARST_E2E", "1");
-    command::run_visibly(&mut command).context("end-to-end tests failed")
+    let failures = instance.state().join("failures.txt");
+    command.args(suite.filters).env("KARST_E2E", "1").env("KARST_E2E_FAILURES", &failures);
+    // A story's error says what it waited for; the way through the test's runtime only buries it.
+    command.env("RUST_BACKTRACE", "0");
+    command::run_visibly(&mut command).with_context(|| told_failures(&failures))
+}
+
+/// What the stories that failed said themselves. One that panicked said it only where it happened.
+fn told_failures(failures: &Path) -> String {
+    let told = fs::read_to_string(failures).unwrap_or_default();
+    format!("end-to-end tests failed\n{told}")
 }
 
 fn keep_evidence(instance: &Instance, running: &Running, target: &Path) -> Result<()> {
@@ -221,6 +230,13 @@ fn summarise(outcomes: &[Outcome], left_out: bool) -> ExitCode {
     for outcome in outcomes {
         let word = if outcome.error.is_none() { "passed" } else { "FAILED" };
         println!("  {word}  {} ({})", outcome.part, outcome.took);
+        for line in outcome
+            .error
+            .iter()
+            .flat_map(|error| format!("{error:#}").lines().map(str::to_owned).collect::<Vec<_>>())
+        {
+            println!("          {line}");
+        }
     }
     if left_out {
         println!("  not run end to end, because of the failures above");

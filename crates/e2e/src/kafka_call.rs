@@ -1,12 +1,17 @@
 //! What an operator asks Kafka to change, read from the bytes on their way.
 
 use anyhow::{Context, Result, anyhow};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::{
     AddRaftVoterRequest, ApiKey, IncrementalAlterConfigsRequest, RemoveRaftVoterRequest, RequestHeader,
-    ResponseHeader, UnregisterBrokerRequest, UpdateFeaturesRequest,
+    ResponseHeader, UnregisterBrokerRequest, UnregisterBrokerResponse, UpdateFeaturesRequest,
 };
-use kafka_protocol::protocol::{Decodable, HeaderVersion, Request};
+use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, Request, StrBytes};
+
+/// What Kafka answers to somebody who may not change the cluster.
+const CLUSTER_AUTHORIZATION_FAILED: i16 = 31;
+/// What a refusal says, so that whoever reads of it can be found.
+pub const REFUSAL: &str = "the door refuses";
 
 /// A call that changes something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +37,25 @@ impl Call {
         let Ok(api) = ApiKey::try_from(api) else { return Ok(None) };
         let subject = subject(api, message, version)?;
         Ok(subject.map(|subject| Self { api, subject, version }))
+    }
+
+    /// Kafka's answer, should it refuse: of those calls that must not harm anything when they are refused.
+    pub fn refusal(&self, question: &Bytes) -> Result<Option<Bytes>> {
+        if self.api != ApiKey::UnregisterBroker {
+            return Ok(None);
+        }
+        let number = question.get(4..8).context("a call without a number")?;
+        let number = i32::from_be_bytes(number.try_into()?);
+        let header = ResponseHeader::default().with_correlation_id(number);
+        let refusal = UnregisterBrokerResponse::default()
+            .with_error_code(CLUSTER_AUTHORIZATION_FAILED)
+            .with_error_message(Some(StrBytes::from_static_str(REFUSAL)));
+        let mut answer = BytesMut::new();
+        header
+            .encode(&mut answer, UnregisterBrokerResponse::header_version(self.version))
+            .and_then(|()| refusal.encode(&mut answer, self.version))
+            .map_err(|error| anyhow!("{error}"))?;
+        Ok(Some(answer.freeze()))
     }
 
     /// Does the answer say that it was carried out?

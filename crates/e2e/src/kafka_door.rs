@@ -1,5 +1,5 @@
 //! A door between an operator and Kafka: it sees every call that changes something, before Kafka does and again when Kafka has
-//! carried it out, and asks what to do about it. It can also be shut for a while.
+//! carried it out, and asks what to do about it. It can also be shut for a while, or refuse in Kafka's name.
 //!
 //! The operator is the one that is shipped and knows nothing of the door. What it sends to the ports of nodes is redirected
 //! by the kernel, by the group that it runs in; the door has a certificate of the cluster's own authority, and shows Kafka
@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -80,6 +81,7 @@ struct Way {
     /// The last moment of each call.
     seen: Mutex<BTreeMap<String, When>>,
     shut: watch::Receiver<bool>,
+    refuses: AtomicBool,
 }
 
 impl std::fmt::Debug for Way {
@@ -99,6 +101,7 @@ impl KafkaDoor {
             moments,
             seen: Mutex::default(),
             shut: is_shut,
+            refuses: AtomicBool::new(false),
         });
         let mut door = Self { way, shut, tasks: Vec::new(), rules: Vec::new() };
         for port in PORTS {
@@ -124,6 +127,11 @@ impl KafkaDoor {
     /// Shuts the door: nothing gets through, and nobody is told why. Or opens it again.
     pub fn shut(&self, shut: bool) {
         self.shut.send_replace(shut);
+    }
+
+    /// Refuses, from now on, what Kafka can refuse without harm. Or leaves it to Kafka again.
+    pub fn refuse(&self, refuse: bool) {
+        self.way.refuses.store(refuse, Ordering::SeqCst);
     }
 
     /// Forgets which calls it has seen, so that they count again.
@@ -242,6 +250,11 @@ impl Way {
         let call = Call::read(&question)?;
         if let Some(call) = &call {
             self.judge(call, When::Before, pod).await?;
+            if self.refuses.load(Ordering::SeqCst)
+                && let Some(refusal) = call.refusal(&question)?
+            {
+                return write(operator, &refusal).await;
+            }
         }
         self.pass().await?;
         write(kafka, &question).await?;

@@ -11,22 +11,25 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
 use karst_core::names::CONTROLLER_ROLE_LABEL;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
+use kube::runtime::watcher::Config;
 use nix::sys::signal::Signal;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::cluster::{Cluster, condition};
+use crate::cluster::{Cluster, condition, warnings};
 use crate::crash::Life;
-use crate::kafka_call::Call;
+use crate::kafka_call::{Call, REFUSAL};
 use crate::kafka_door::{KafkaDoor, Moment, Verdict, When};
 use crate::operator::Operator;
 use crate::processes;
 use crate::story::Scene;
+use crate::wait;
 
 /// How soon an operator that hears nothing from Kafka says so.
 const NOTICING: Duration = Duration::from_secs(40);
@@ -40,6 +43,8 @@ pub enum Mischief {
     LeaderDies,
     /// The operator is cut off from Kafka for so long, from the same moments on.
     Silence(Duration),
+    /// Kafka refuses each unregistration until the operator has said so.
+    Refusal,
     /// The operator is killed this often, whatever it does.
     OperatorDiesEvery(Duration),
 }
@@ -197,6 +202,10 @@ impl Work {
         let _acting = self.acting.lock().await;
         self.scene.step(format!("  {when:?} {call}"));
         lock(&self.record).moments.entry(call.to_string()).or_default().insert(when);
+        if self.mischief == Mischief::Refusal {
+            self.refuse(&call, when, verdict).await?;
+            return Ok(life);
+        }
         let mut life = life;
         let decided = match self.mischief {
             Mischief::OperatorDies => {
@@ -211,7 +220,7 @@ impl Work {
                 self.be_silent(length, &call, when).await?;
                 Verdict::Lose
             }
-            Mischief::OperatorDiesEvery(_) => Verdict::Pass,
+            Mischief::Refusal | Mischief::OperatorDiesEvery(_) => Verdict::Pass,
         };
         // Whoever waited for it may be gone.
         let _ = verdict.send(decided);
@@ -237,6 +246,33 @@ impl Work {
         // A container that dies a second time would be kept waiting. Its pod goes, and comes again.
         pods.delete(&name, &DeleteParams::default().grace_period(0)).await?;
         lock(&self.record).killed.insert(name);
+        Ok(())
+    }
+
+    /// Refuses, however often it is tried, until a warning says so and an event does. Nothing else may suffer from it.
+    async fn refuse(&self, call: &Call, when: When, verdict: oneshot::Sender<Verdict>) -> Result<()> {
+        self.door.refuse(when == When::Before);
+        let _ = verdict.send(Verdict::Pass);
+        if when == When::After {
+            return Ok(());
+        }
+        let cluster = Cluster::named(&self.scene, &self.cluster);
+        let node = format!("broker {}", call.subject);
+        cluster
+            .until_status("a warning of the refusal", NOTICING, |_, status| {
+                let said = warnings(status.conditions.as_ref());
+                said.iter().any(|one| one.contains(&node) && one.contains(REFUSAL)).then_some(())
+            })
+            .await?;
+        let what = format!("an event that {node} is refused");
+        wait::until(self.scene.api::<Event>(), Config::default(), &what, NOTICING, |events| {
+            let told = |event: &Event| {
+                event.note.as_ref().is_some_and(|note| note.contains(&node) && note.contains(REFUSAL))
+            };
+            events.values().any(told).then_some(())
+        })
+        .await?;
+        self.door.refuse(false);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! A story: one test, in a namespace of its own, with a limit to its time, that says what it saw when it fails
 //! and cleans up however it ends.
 
+use std::io::Write;
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
@@ -101,10 +102,20 @@ pub async fn story(name: &str, limit: Duration, tell: impl AsyncFnOnce(&Scene) -
     let closed = scene.close().await;
     match ended {
         Err(panic) => std::panic::resume_unwind(panic),
-        Ok(Err(error)) => Err(error),
+        Ok(Err(error)) => {
+            report(&scene.namespace, &error)?;
+            Err(error)
+        }
         Ok(Ok(())) => {
             scene.step("done");
             closed
         }
     }
+}
+
+/// Repeats a failure in the file that the caller names, so that it can be told at the end, below thousands of lines.
+fn report(story: &str, error: &anyhow::Error) -> Result<()> {
+    let Some(path) = std::env::var_os("KARST_E2E_FAILURES") else { return Ok(()) };
+    let mut file = std::fs::File::options().create(true).append(true).open(path)?;
+    writeln!(file, "{story}: {error:#}").context("cannot report a failure")
 }

@@ -1,5 +1,5 @@
 //! Brokers that go are forgotten by Kafka too: one that is scaled away, those of a pool that is deleted, and nodes that stay as
-//! controllers. The operator is killed, or cut off from Kafka, at every step.
+//! controllers. The operator is killed, or cut off from Kafka, or refused by it, at every step.
 
 use std::time::Duration;
 
@@ -27,6 +27,11 @@ async fn unregistration_at_each_step_of_which_the_operator_dies() -> Result<()> 
 async fn unregistration_at_each_step_of_which_the_operator_is_cut_off() -> Result<()> {
     let silence = Mischief::Silence(Duration::from_secs(20));
     story("gone-silence", LIMIT, async |scene| brokers_go(scene, silence).await).await
+}
+
+#[tokio::test]
+async fn unregistration_that_kafka_refuses_is_told_and_tried_again() -> Result<()> {
+    story("gone-refused", LIMIT, async |scene| brokers_go(scene, Mischief::Refusal).await).await
 }
 
 /// Nodes 0 to 3 are brokers, 4 and 5 too, and 6 to 8 are brokers and controllers.
