@@ -9,6 +9,7 @@ use karst_api::{KafkaNodePool, StrimziPodSet};
 use karst_e2e::cluster::{ACTING, Cluster, STARTING, warnings};
 use karst_e2e::kafka_tools::{ConsoleTools, Kcat};
 use karst_e2e::manifests::{claims, kafka, pool};
+use karst_e2e::plots::until_registered;
 use karst_e2e::story::{Scene, story};
 use karst_e2e::{kubectl, wait};
 use kube::api::{DeleteParams, PostParams};
@@ -114,9 +115,7 @@ async fn shape(cluster: &Cluster<'_>, tools: &ConsoleTools<'_>) -> Result<()> {
         "the table does not tell ids and roles:\n{table}"
     );
     scene.step("looking for registrations of brokers that are gone");
-    let known = tools.brokers().await?;
-    ensure!(known == [100, 101], "registered are {known:?}");
-    Ok(())
+    until_registered(&tools, &[100, 101]).await
 }
 
 /// One that wants at least this many nodes, whatever their load is.
