@@ -9,6 +9,10 @@
 //! 2. When every node trusts the new certificate, the old key is dropped: from now on the new one signs.
 //! 3. When every node presents a certificate of the new key, the old certificate is dropped.
 //!
+//! Whoever signs for clients takes `ca.key` as it is, so a new key of theirs waits in the key Secret, as `ca-next.key` with its
+//! certificate `ca-next.crt`, until every node trusts it. Then its certificate is published, and it becomes `ca.key`. What it replaces stays trusted until it ends:
+//! nobody knows who still presents it.
+//!
 //! The state is only what the Secrets hold, so a crash between any two writes is harmless. Of two writes the key comes
 //! first: a key without its certificate can still be given one, while a certificate without its key would be lost. A
 //! `ca.crt` that does not belong to `ca.key` is that half-written state, and is finished.
@@ -43,6 +47,8 @@ pub const FORCE_REPLACE: &str = "strimzi.io/force-replace";
 const CERTIFICATE: &str = "ca.crt";
 const KEY: &str = "ca.key";
 const OLD_KEY: &str = "ca-old.key";
+const NEXT_KEY: &str = "ca-next.key";
+const NEXT_CERTIFICATE: &str = "ca-next.crt";
 const STORE: &str = "ca.p12";
 const PASSWORD: &str = "ca.password";
 
@@ -185,8 +191,25 @@ pub struct Authority {
     old: BTreeMap<String, Certificate>,
     key: Option<Arc<KeyPair>>,
     old_key: Option<Arc<KeyPair>>,
+    /// A key that is to sign when everybody trusts it.
+    next: Option<Box<Next>>,
     cert_generation: u64,
     key_generation: u64,
+}
+
+#[derive(Clone)]
+struct Next {
+    key: Arc<KeyPair>,
+    certificate: Certificate,
+}
+
+impl Next {
+    /// Half of one is as good as none, and is made again.
+    fn read(material: &Material) -> Option<Self> {
+        let key = material.keys.get(NEXT_KEY)?.clone()?;
+        let certificate = material.certificates(NEXT_CERTIFICATE)?.first()?.clone();
+        certificate.belongs_to(&key).then_some(Self { key, certificate })
+    }
 }
 
 impl fmt::Debug for Authority {
@@ -247,6 +270,9 @@ impl Authority {
             published,
             key,
             old_key: check::key(&key_name, &key_material, OLD_KEY)?,
+            next: Next::read(&key_material)
+                .filter(|_| settings.generate && kind == Kind::Clients)
+                .map(Box::new),
             cert_generation: check::generation(&cert_name, &cert_material.secret, CERT_GENERATION)?,
             key_generation: check::generation(&key_name, &key_material.secret, KEY_GENERATION)?,
             kind,
@@ -267,7 +293,12 @@ impl Authority {
 
     /// Is an old key, or a certificate of one, still of use? Then nodes have to learn about the new one.
     pub fn is_replacing(&self) -> bool {
-        self.old_key.is_some() || !self.old.is_empty()
+        self.old_key.is_some() || self.next.is_some() || !self.old.is_empty()
+    }
+
+    /// Does a new key wait until every node trusts it?
+    pub fn has_next(&self) -> bool {
+        self.next.is_some()
     }
 
     /// Is it time for a new certificate?
@@ -299,7 +330,8 @@ impl Authority {
 
     /// All certificates that a node has to trust now; [`trust::bundle`](crate::trust::bundle) makes a file of them.
     pub fn trusted(&self, now: Timestamp) -> Vec<&Certificate> {
-        let all = self.published.iter().chain(self.old.values());
+        let next = self.next.as_ref().map(|next| &next.certificate);
+        let all = self.published.iter().chain(next).chain(self.old.values());
         let mut trusted: Vec<&Certificate> = Vec::new();
         for certificate in all.filter(|certificate| !certificate.is_expired(now)) {
             if !trusted.contains(&certificate) {

@@ -8,8 +8,8 @@ use common::{Store, at, check};
 use jiff::{SignedDuration, Timestamp};
 use karst_certs::authority::{Cause, Change, FORCE_RENEW, FORCE_REPLACE, Until};
 use karst_certs::{
-    Authority, Decision, KeyAlgorithm, Kind, Leaf, Nodes, Opening, Reason, Request, Secret, Settings,
-    why_reissue,
+    Authority, Decision, KeyAlgorithm, Kind, Leaf, Nodes, Opening, Reason, Request, Secret, SecretWrite,
+    Settings, why_reissue,
 };
 
 const KIND: Kind = Kind::Cluster;
@@ -125,6 +125,54 @@ fn a_replacement_goes_through_its_phases() {
     let done = store.read(KIND, &settings);
     assert!(check(&done.trusted(day(4)), &leaf.chain, day(4)).is_err());
     assert_eq!((done.cert_generation(), done.key_generation()), (1, 1));
+}
+
+#[test]
+fn a_new_key_of_clients_waits_until_nodes_trust_it() {
+    let settings = Settings::default();
+    let mut store = Store::default();
+    let step = |store: &mut Store, nodes: Nodes| {
+        let authority = store.read(Kind::Clients, &settings);
+        let decision = authority.decide(day(1), Opening::Open, nodes);
+        (decision.clone(), authority.carry_out(&decision, day(1)).unwrap())
+    };
+    let write = |store: &mut Store, writes: Vec<SecretWrite>| {
+        for one in writes {
+            store.write(one);
+        }
+    };
+    let (_, made) = step(&mut store, NOT_YET);
+    write(&mut store, made);
+    let before = store.clone();
+    store.annotate_key(FORCE_REPLACE);
+    let (decision, prepared) = step(&mut store, NOT_YET);
+    assert_eq!(decision, Decision::Replace(Cause::Asked(FORCE_REPLACE)));
+    write(&mut store, prepared);
+    assert_eq!(store.cert, before.cert, "nothing is published yet");
+    let entry = |store: &Store, name: &str| store.key.as_ref().unwrap().data.get(name).cloned();
+    assert_eq!(entry(&store, "ca.key"), entry(&before, "ca.key"));
+    let next = entry(&store, "ca-next.key");
+    assert_eq!(store.read(Kind::Clients, &settings).trusted(day(1)).len(), 2);
+    assert_eq!(step(&mut store, NOT_YET).0, Decision::Keep);
+
+    let (decision, promoted) = step(&mut store, ALL);
+    assert_eq!(decision, Decision::SignWithNewKey);
+    // Also when it is cut off between the two writes.
+    let mut half = store.clone();
+    write(&mut half, promoted[..1].to_vec());
+    let (decision, published) = step(&mut half, NOT_YET);
+    assert_eq!(decision, Decision::SignWithNewKey);
+    write(&mut half, published);
+    write(&mut store, promoted);
+    for store in [store, half] {
+        let done = store.read(Kind::Clients, &settings);
+        assert_eq!((done.cert_generation(), done.key_generation()), (1, 1));
+        assert_eq!(entry(&store, "ca.key"), next);
+        assert_eq!(entry(&store, "ca-next.key"), None);
+        assert_eq!(done.trusted(day(1)).len(), 2, "what clients have from the old key is good until it ends");
+        let leaf = done.issuer(day(1), ALL).unwrap().issue(&node(), day(1)).unwrap();
+        assert_eq!(check(&done.trusted(day(1)), &leaf.chain, day(1)), Ok(()));
+    }
 }
 
 #[test]

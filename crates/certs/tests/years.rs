@@ -73,7 +73,7 @@ impl Life {
         }
     }
 
-    fn nodes(&self) -> Nodes {
+    fn nodes(&self, now: Timestamp) -> Nodes {
         let authority = self.store.read(self.kind, &self.settings);
         let mut loaded = self.nodes.iter().filter_map(|node| node.loaded.as_ref()).peekable();
         let Some(newest) = authority.certificate().filter(|_| loaded.peek().is_some()) else {
@@ -82,8 +82,13 @@ impl Life {
         let loaded: Vec<&Loaded> = loaded.collect();
         let is_newest =
             |leaf: &Leaf| Certificate::all_from_pem(leaf.chain.as_bytes()).unwrap()[0].is_signed_by(newest);
+        let bundle = bundle(authority.trusted(now));
+        let trusts = |one: &&Loaded| {
+            one.cert_generation == authority.cert_generation()
+                && (!authority.has_next() || one.trust == bundle)
+        };
         Nodes {
-            all_trust_newest: loaded.iter().all(|one| one.cert_generation == authority.cert_generation()),
+            all_trust_newest: loaded.iter().all(trusts),
             all_present_newest: loaded.iter().all(|one| is_newest(&one.leaf)),
         }
     }
@@ -102,7 +107,7 @@ impl Life {
             self.decisions.push((day, decision));
         }
         if has_changed {
-            self.facts = self.nodes();
+            self.facts = self.nodes(now);
         }
         let authority = self.store.read(self.kind, &self.settings);
         if let Ok(issuer) = authority.issuer(now, self.facts) {
@@ -166,7 +171,7 @@ impl Life {
             if !self.is_quiet || day % 30 == 0 {
                 self.everybody_trusts_everybody(day, now);
                 self.is_quiet = !self.restart(now);
-                self.facts = self.nodes();
+                self.facts = self.nodes(now);
                 self.everybody_trusts_everybody(day, now);
             }
         }

@@ -12,6 +12,7 @@ mod pods;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
@@ -27,13 +28,16 @@ pub(crate) use self::pods::{annotations, has_ended, stale};
 use crate::cluster::{Cluster, Node};
 use crate::listeners::address;
 use crate::names::{
-    CA_CERT_GENERATION_ANNOTATION, CLIENTS_CA_CERT_GENERATION_ANNOTATION, CLIENTS_TRUST, CLUSTER_TRUST,
-    ClusterKey, POD_NAME_LABEL, POOL_LABEL, operator_secret, trust_secret,
+    CA_CERT_GENERATION_ANNOTATION, CLIENTS_CA_CERT_GENERATION_ANNOTATION, CLIENTS_TRUST,
+    CLIENTS_TRUST_SINCE_ANNOTATION, CLUSTER_TRUST, ClusterKey, POD_NAME_LABEL, POOL_LABEL, operator_secret,
+    trust_secret,
 };
 use crate::notice::Notice;
 use crate::world::{OperatorIdentity, SecretContent, SecretView, World};
 
 const KINDS: [Kind; 2] = [Kind::Cluster, Kind::Clients];
+/// After how long every broker has loaded what it is to trust. A kubelet takes up to two minutes to put new files in place.
+const TRUSTED_AFTER: Duration = Duration::from_secs(300);
 /// Who the operator is, to nodes.
 const OPERATOR: &str = "cluster-operator";
 
@@ -71,6 +75,8 @@ pub(crate) struct Certificates {
     pub(crate) notices: Vec<Notice>,
     /// Why no node can get a certificate.
     pub(crate) refusal: Option<Refusal>,
+    /// When there is something to do without anything having happened.
+    pub(crate) look_again: Option<Duration>,
 }
 
 /// Decides what is to be made now. Nodes that have a certificate already keep it fresh even if they are not listed.
@@ -110,6 +116,9 @@ pub(crate) fn next(world: &World, bearers: &[Bearer]) -> Certificates {
                 }
                 Err(refusal) => found.refuse(kind, refusal),
             }
+        }
+        if kind == Kind::Clients {
+            found.look_again = until_clients_are_trusted(world, &authority);
         }
         let bundle = trust::bundle(authority.trusted(world.now));
         trusted.insert(kind.to_string(), (bundle, authority.cert_generation()));
@@ -182,8 +191,28 @@ fn with_labels(mut refusal: Refusal, cluster: &str) -> Refusal {
 fn nodes(world: &World, kind: Kind, authority: &Authority) -> Nodes {
     match kind {
         Kind::Cluster => pods::nodes(world, authority.cert_generation(), authority.key_generation()),
-        Kind::Clients => Nodes { all_trust_newest: true, all_present_newest: false },
+        Kind::Clients => {
+            let all_trust_newest = until_clients_are_trusted(world, authority).is_none();
+            Nodes { all_trust_newest, all_present_newest: false }
+        }
     }
+}
+
+/// For how long some broker may not trust the clients' next key yet. Brokers load it without a restart, and only the
+/// kubelet knows when it gave it to them.
+fn until_clients_are_trusted(world: &World, authority: &Authority) -> Option<Duration> {
+    if !authority.has_next() || world.pods.values().all(|pod| pod.is_finished()) {
+        return None;
+    }
+    let secret = world.secrets.get(&trust_secret(&world.key.name));
+    let bundle = trust::bundle(authority.trusted(world.now)).into_bytes();
+    let given =
+        secret.filter(|secret| secret.trust().and_then(|files| files.get(CLIENTS_TRUST)) == Some(&bundle));
+    let since: Option<Timestamp> =
+        given.and_then(|secret| secret.annotation(CLIENTS_TRUST_SINCE_ANNOTATION)?.parse().ok());
+    let Some(since) = since else { return Some(TRUSTED_AFTER) };
+    let waited = Duration::try_from(world.now.duration_since(since)).unwrap_or_default();
+    TRUSTED_AFTER.checked_sub(waited).filter(|left| !left.is_zero())
 }
 
 /// That an authority ends and Karst may not do anything about it, or finds no time to.
@@ -285,7 +314,11 @@ fn trust_bundle(world: &World, trusted: &BTreeMap<String, (String, u64)>) -> Opt
         (Kind::Clients, CLIENTS_TRUST, CLIENTS_CA_CERT_GENERATION_ANNOTATION),
     ] {
         if let Some((bundle, generation)) = trusted.get(&kind.to_string()) {
-            files.insert(file.to_owned(), bundle.clone().into_bytes());
+            let is_new = files.insert(file.to_owned(), bundle.clone().into_bytes())
+                != Some(bundle.clone().into_bytes());
+            if is_new && kind == Kind::Clients {
+                annotations.insert(CLIENTS_TRUST_SINCE_ANNOTATION.to_owned(), world.now.to_string());
+            }
             annotations.insert(annotation.to_owned(), generation.to_string());
         }
     }

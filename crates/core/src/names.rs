@@ -85,6 +85,8 @@ pub const CA_CERT_GENERATION_ANNOTATION: &str = "strimzi.io/cluster-ca-cert-gene
 pub const CA_KEY_GENERATION_ANNOTATION: &str = "strimzi.io/cluster-ca-key-generation";
 /// The same as [`CA_CERT_GENERATION_ANNOTATION`], of the clients' authority.
 pub const CLIENTS_CA_CERT_GENERATION_ANNOTATION: &str = "strimzi.io/clients-ca-cert-generation";
+/// On the Secret of what nodes trust: since when it says what it says of clients.
+pub const CLIENTS_TRUST_SINCE_ANNOTATION: &str = "karst.io/clients-trust-since";
 /// On a pod: fingerprint of the certificate that it started with.
 pub const CERTIFICATE_HASH_ANNOTATION: &str = "strimzi.io/server-cert-hash";
 /// On a pod: when the certificate ends that it started with.

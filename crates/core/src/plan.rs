@@ -244,6 +244,7 @@ fn certify(plan: &mut Plan, world: &World, cluster: Option<&Cluster>) -> Option<
     plan.certificates = certificates.issues;
     plan.ownerships = certificates.ownerships;
     plan.notices.extend(certificates.notices);
+    plan.look_soon(certificates.look_again);
     if let Some(cluster) = cluster {
         let own = own_certificates::next(world, &cluster.listeners);
         plan.certificates.extend(own.issue);

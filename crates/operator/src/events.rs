@@ -7,10 +7,8 @@ use karst_core::names::ClusterKey;
 use karst_core::plan::Deed;
 use karst_core::rolling::Restart;
 use kube::Client;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
-/// The longest note that Kubernetes takes.
-const LONGEST_NOTE: usize = 1000;
+use crate::recorder::{Recorder, Weight};
 
 /// Publishes events. A failure to publish is logged and otherwise ignored.
 #[derive(Clone)]
@@ -27,14 +25,13 @@ impl std::fmt::Debug for Events {
 impl Events {
     /// Events of this process.
     pub(crate) fn new(client: Client, identity: Option<String>) -> Self {
-        let reporter = Reporter { controller: "karst.io/operator".to_owned(), instance: identity };
-        Self { recorder: Recorder::new(client, reporter) }
+        Self { recorder: Recorder::new(client, identity) }
     }
 
     /// The cluster got its identity.
     pub(crate) async fn cluster_formed(&self, kafka: &ObjectReference) {
         let note = "The cluster has its id and its initial controllers; its nodes are created now.";
-        self.publish(kafka, EventType::Normal, "ClusterFormed", note).await;
+        self.publish(kafka, Weight::Normal, "ClusterFormed", note).await;
     }
 
     /// A pod was restarted.
@@ -42,7 +39,7 @@ impl Events {
         for cause in &restart.causes {
             let note = format!("Pod {} restarts: {cause}", restart.pod);
             tracing::info!(cluster = %key, "{note}");
-            self.publish(kafka, EventType::Normal, cause.reason(), &note).await;
+            self.publish(kafka, Weight::Normal, cause.reason(), &note).await;
         }
         if let Some(partitions) = &restart.exposed {
             let note = format!(
@@ -50,14 +47,14 @@ impl Events {
                 restart.pod
             );
             tracing::warn!(cluster = %key, "{note}");
-            self.publish(kafka, EventType::Warning, "PartitionsUnprotected", &note).await;
+            self.publish(kafka, Weight::Warning, "PartitionsUnprotected", &note).await;
         }
     }
 
     /// An authority changed, after the cluster was made.
     pub(crate) async fn certificates(&self, key: &ClusterKey, kafka: &ObjectReference, issue: &Issue) {
         tracing::info!(cluster = %key, "{issue}");
-        self.publish(kafka, EventType::Normal, "CertificateAuthorityChanged", &issue.to_string()).await;
+        self.publish(kafka, Weight::Normal, "CertificateAuthorityChanged", &issue.to_string()).await;
     }
 
     /// Kafka did what it was asked to do.
@@ -73,7 +70,7 @@ impl Events {
             Deed::Configure(change) => ("SettingChanged", format!("{change}: done")),
         };
         tracing::info!(cluster = %key, "{note}");
-        self.publish(kafka, EventType::Normal, reason, &note).await;
+        self.publish(kafka, Weight::Normal, reason, &note).await;
     }
 
     /// A condition is new.
@@ -94,35 +91,24 @@ impl Events {
             }
             ("Ready", true) => {
                 tracing::info!(cluster = %key, resource = resource.name, "ready");
-                self.publish(resource, EventType::Normal, "Ready", "All nodes are ready.").await;
+                self.publish(resource, Weight::Normal, "Ready", "All nodes are ready.").await;
             }
             ("Ready", false) if refused => {
                 tracing::warn!(cluster = %key, reason, "{message}");
-                self.publish(resource, EventType::Warning, reason, message).await;
+                self.publish(resource, Weight::Warning, reason, message).await;
             }
             ("Ready", false) => tracing::info!(cluster = %key, reason, "{message}"),
             ("Warning", _) => {
                 tracing::warn!(cluster = %key, reason, "{message}");
-                self.publish(resource, EventType::Warning, reason, message).await;
+                self.publish(resource, Weight::Warning, reason, message).await;
             }
             ("ReconciliationPaused", _) => tracing::info!(cluster = %key, "paused"),
             _ => {}
         }
     }
 
-    async fn publish(&self, resource: &ObjectReference, type_: EventType, reason: &str, note: &str) {
-        let end = (0..=LONGEST_NOTE.min(note.len()))
-            .rev()
-            .find(|end| note.is_char_boundary(*end))
-            .unwrap_or_default();
-        let event = Event {
-            type_,
-            reason: reason.to_owned(),
-            note: Some(note[..end].to_owned()),
-            action: "Reconcile".to_owned(),
-            secondary: None,
-        };
-        if let Err(error) = self.recorder.publish(&event, resource).await {
+    async fn publish(&self, resource: &ObjectReference, weight: Weight, reason: &str, note: &str) {
+        if let Err(error) = self.recorder.publish(resource, weight, reason, note).await {
             tracing::warn!(%error, reason, "could not publish an event");
         }
     }

@@ -15,6 +15,7 @@ mod machines;
 mod metrics;
 mod pass;
 mod queue;
+mod recorder;
 mod references;
 mod refusals;
 mod run;

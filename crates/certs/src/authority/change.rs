@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use rcgen::{BasicConstraints, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose};
 
 use super::{
-    Authority, CERT_GENERATION, CERTIFICATE, Decision, FORCE_RENEW, FORCE_REPLACE, KEY, KEY_GENERATION,
-    OLD_KEY, ORGANIZATION, PASSWORD, STORE, SecretWrite,
+    Authority, CERT_GENERATION, CERTIFICATE, Decision, FORCE_RENEW, FORCE_REPLACE, KEY, KEY_GENERATION, Kind,
+    NEXT_CERTIFICATE, NEXT_KEY, Next, OLD_KEY, ORGANIZATION, PASSWORD, STORE, SecretWrite,
 };
 use crate::trust::{self, Certificate};
 use crate::{Error, key, p12, x509};
@@ -22,6 +22,9 @@ impl Authority {
                 let key = self.settings.algorithm.make()?;
                 let generation = self.next_key_generation();
                 let certificate = self.sign_self(&key, generation, None, now)?;
+                if self.kind == Kind::Clients && self.key.is_some() {
+                    return Ok(vec![self.write_next_key(&key, &certificate)]);
+                }
                 vec![self.write_new_key(&key, generation), self.write_certificate(&certificate, now)?]
             }
             Decision::Renew(_) | Decision::Publish => {
@@ -32,11 +35,12 @@ impl Authority {
                 let certificate = self.sign_self(key, self.key_generation, before, now)?;
                 vec![self.write_certificate(&certificate, now)?]
             }
-            Decision::SignWithNewKey => {
-                let mut content = self.key_secret().clone();
-                content.data.remove(OLD_KEY);
-                vec![SecretWrite { name: self.kind.key_secret(&self.cluster), content }]
-            }
+            Decision::SignWithNewKey => match &self.next {
+                // Nothing is lost when only the first is written: the key is kept beside the other until it is.
+                Some(next) if self.certificate() == Some(&next.certificate) => vec![self.write_key_of(next)],
+                Some(next) => vec![self.write_certificate(&next.certificate, now)?, self.write_key_of(next)],
+                None => vec![self.write_without_old_key()],
+            },
             Decision::Drop(entries) => {
                 let mut old = self.old.clone();
                 old.retain(|name, _| !entries.contains(name));
@@ -52,8 +56,9 @@ impl Authority {
 
     /// A number that no key had before, also when the annotation was lost: nodes are told apart by it.
     fn next_key_generation(&self) -> u64 {
-        let known: Vec<&str> =
-            self.published.iter().chain(self.old.values()).map(|known| known.subject.as_str()).collect();
+        let next = self.next.as_ref().map(|next| &next.certificate);
+        let known = self.published.iter().chain(self.old.values()).filter(|known| Some(*known) != next);
+        let known: Vec<&str> = known.map(|known| known.subject.as_str()).collect();
         if self.key_secret().data.is_empty() && known.is_empty() {
             return 0;
         }
@@ -105,6 +110,32 @@ impl Authority {
         content.annotations.remove(FORCE_REPLACE);
         content.annotations.insert(KEY_GENERATION.to_owned(), generation.to_string());
         SecretWrite { name: self.kind.key_secret(&self.cluster), content }
+    }
+
+    fn write_without_old_key(&self) -> SecretWrite {
+        let mut content = self.key_secret().clone();
+        content.data.remove(OLD_KEY);
+        SecretWrite { name: self.kind.key_secret(&self.cluster), content }
+    }
+
+    /// Nobody signs with it yet: what people take from the Secret stays as it is.
+    fn write_next_key(&self, key: &KeyPair, certificate: &Certificate) -> SecretWrite {
+        let mut content = self.key_secret().clone();
+        let pem = trust::to_pem("PRIVATE KEY", key.serialized_der()).into_bytes();
+        content.data.insert(NEXT_KEY.to_owned(), pem);
+        content.data.insert(NEXT_CERTIFICATE.to_owned(), certificate.pem().into_bytes());
+        content.annotations.remove(FORCE_REPLACE);
+        SecretWrite { name: self.kind.key_secret(&self.cluster), content }
+    }
+
+    /// The key that waited is the key.
+    fn write_key_of(&self, next: &Next) -> SecretWrite {
+        let generation = self.next_key_generation();
+        let mut write = self.write_new_key(&next.key, generation);
+        for entry in [OLD_KEY, NEXT_KEY, NEXT_CERTIFICATE] {
+            write.content.data.remove(entry);
+        }
+        write
     }
 
     /// A new newest certificate. What it replaces is kept, unless it is of the same key: then the new one stands for it.

@@ -111,9 +111,13 @@ impl Authority {
         };
         let Some(current) = self.certificate() else { return Decision::Renew(Cause::NoCertificate) };
         if !current.belongs_to(key) {
-            return Decision::Publish;
+            let is_next = self.next.as_ref().is_some_and(|next| next.certificate == *current);
+            return if is_next { Decision::SignWithNewKey } else { Decision::Publish };
         }
         if self.old_key.is_some() && (nodes.all_trust_newest || !self.old_key_can_sign(now)) {
+            return Decision::SignWithNewKey;
+        }
+        if self.next.is_some() && (nodes.all_trust_newest || current.is_expired(now)) {
             return Decision::SignWithNewKey;
         }
         // What costs nobody anything goes before what may have to wait for weeks.

@@ -256,17 +256,39 @@ fn a_key_is_replaced_in_two_rolls_and_everybody_trusts_everybody_throughout() {
     assert!(life.loaded.values().all(|loaded| loaded.leaf.is_signed_by(&loaded.trust[0])));
 }
 
+/// Whoever signs for clients takes the key from its Secret at any time, and every broker has to trust what they sign.
 #[test]
-fn the_clients_authority_is_replaced_without_a_restart() {
+fn the_clients_authority_is_replaced_without_a_restart_and_signs_when_brokers_have_loaded_it() {
+    let authority = |life: &Life| match &life.world.secrets["my-cluster-clients-ca"].content {
+        SecretContent::Authority(material) => material.secret.data.clone(),
+        other => panic!("{other:?}"),
+    };
+    let trusted = |life: &Life| match &life.world.secrets["my-cluster-trustbundle"].content {
+        SecretContent::Trust(files) => String::from_utf8(files["clients-ca.crt"].clone()).unwrap(),
+        other => panic!("{other:?}"),
+    };
     let mut life = Life::begin(quickstart());
     life.restarts.clear();
+    let before = authority(&life);
     annotate(&mut life.world, "my-cluster-clients-ca", "strimzi.io/force-replace");
     assert_eq!(life.pass(days(1)), []);
+    let prepared = authority(&life);
+    assert_eq!(prepared["ca.key"], before["ca.key"], "brokers do not know another one yet");
+    let next = String::from_utf8(prepared["ca-next.crt"].clone()).unwrap();
+    assert!(trusted(&life).contains(&next), "they learn it");
+
+    assert_eq!(life.pass(SignedDuration::from_secs(290)), []);
+    assert_eq!(authority(&life)["ca.key"], before["ca.key"], "a kubelet may take its time");
+    assert_eq!(life.pass(SignedDuration::from_secs(20)), []);
+    let after = authority(&life);
+    assert_eq!(after["ca.key"], prepared["ca-next.key"]);
+    assert_eq!(after.keys().collect::<Vec<_>>(), ["ca.key"]);
     assert_eq!(generation(&life.world, "my-cluster-clients-ca", "strimzi.io/ca-key-generation"), "1");
     assert_eq!(
         generation(&life.world, "my-cluster-trustbundle", "strimzi.io/clients-ca-cert-generation"),
         "1"
     );
+    assert!(trusted(&life).contains(&next), "what it signs was trusted all the time");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
-use karst_e2e::cluster::{ACTING, Cluster};
+use karst_e2e::cluster::Cluster;
 use karst_e2e::credentials::Credentials;
 use karst_e2e::kafka_tools::Kcat;
 use karst_e2e::load::under_load;
@@ -79,28 +79,27 @@ async fn generation(cluster: &Cluster<'_>, secret: &str, annotation: &str) -> Re
     Ok(text.parse()?)
 }
 
-/// Asks for something with an annotation, and waits until the Secret's generation has moved and all nodes follow.
+/// Asks for something with an annotation, and waits until the Secret's generation has moved.
 async fn ask(cluster: &Cluster<'_>, secret: &str, wish: &str, annotation: &'static str) -> Result<()> {
     let before = generation(cluster, secret, annotation).await?;
-    let pods = cluster.pod_uids().await?;
     let wish = format!("{wish}=true");
     kubectl::run(&["annotate", "--namespace", &cluster.scene.namespace, "secret", secret, &wish]).await?;
     let what = format!("{secret} of another generation");
-    wait::until_one(cluster.scene.api::<Secret>(), secret, &what, ACTING, |secret| {
+    wait::until_one(cluster.scene.api::<Secret>(), secret, &what, PHASES, |secret| {
         let now: u64 = secret?.annotations().get(annotation)?.parse().ok()?;
         (now > before).then_some(())
     })
-    .await?;
-    let what = "all certificates to be of the new generation, and no restart to be left";
-    cluster
-        .until_status(what, PHASES, |_, status| {
-            let ready = karst_e2e::cluster::condition(status, "Ready")?;
-            (ready.status.as_deref() == Some("True") && ready.reason.is_none()).then_some(())
-        })
-        .await?;
-    let now = cluster.pod_uids().await?;
-    ensure!(now.len() == pods.len(), "{} pods became {}", pods.len(), now.len());
-    Ok(())
+    .await
+}
+
+/// Waits until a Secret has no more entries than these.
+async fn until_only(cluster: &Cluster<'_>, secret: &str, entries: &[&str]) -> Result<()> {
+    let what = format!("{secret} with nothing but {entries:?}");
+    wait::until_one(cluster.scene.api::<Secret>(), secret, &what, PHASES, |secret| {
+        let names = secret?.data.as_ref()?.keys();
+        names.map(String::as_str).eq(entries.iter().copied()).then_some(())
+    })
+    .await
 }
 
 async fn renew(cluster: &Cluster<'_>, authority: &str) -> Result<()> {
@@ -109,8 +108,21 @@ async fn renew(cluster: &Cluster<'_>, authority: &str) -> Result<()> {
     ask(cluster, &secret, "strimzi.io/force-renew", "strimzi.io/ca-cert-generation").await
 }
 
+/// The nodes' certificates are all of the new key when nothing of the old one is left. That of clients stays until it ends.
 async fn replace(cluster: &Cluster<'_>, authority: &str) -> Result<()> {
     cluster.scene.step(format!("replacing the key of {authority}"));
     let secret = format!("safe-{authority}");
-    ask(cluster, &secret, "strimzi.io/force-replace", "strimzi.io/ca-key-generation").await
+    let pods = cluster.pod_uids().await?;
+    ask(cluster, &secret, "strimzi.io/force-replace", "strimzi.io/ca-key-generation").await?;
+    until_only(cluster, &secret, &["ca.key"]).await?;
+    if authority == "cluster-ca" {
+        let published = ["ca.crt", "ca.p12", "ca.password"];
+        until_only(cluster, &format!("{secret}-cert"), &published).await?;
+        cluster.until_ready().await?;
+    }
+    let now = cluster.pod_uids().await?;
+    let restarted = now.iter().filter(|(name, uid)| pods.get(*name) != Some(*uid)).count();
+    let expected = if authority == "cluster-ca" { now.len() } else { 0 };
+    ensure!(restarted == expected, "{restarted} of {} pods restarted, and not {expected}", now.len());
+    Ok(())
 }
