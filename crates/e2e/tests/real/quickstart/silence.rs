@@ -9,10 +9,10 @@ use karst_e2e::cluster::Cluster;
 const CALM: Duration = Duration::from_secs(5);
 const SETTLING: Duration = Duration::from_secs(60);
 
-/// Two minutes see every kind of unrest but the resync, which comes after at most twelve and a half.
+/// More than a minute sees every kind of unrest but the resync, which comes after at most twelve and a half minutes.
 fn window() -> Duration {
     let long = std::env::var_os("KARST_E2E_LONG").is_some();
-    Duration::from_secs(if long { 780 } else { 120 })
+    Duration::from_secs(if long { 780 } else { 75 })
 }
 
 pub(crate) async fn a_converged_cluster_causes_no_requests(cluster: &Cluster<'_>) -> Result<()> {
