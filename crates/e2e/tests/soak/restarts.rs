@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use karst_e2e::cluster::{Cluster, STARTING, is_pod_ready};
 use karst_e2e::load::under_load;
 use karst_e2e::manifests::{replicated, separate};
 use karst_e2e::story::story;
-use karst_e2e::wait;
+use karst_e2e::{kubectl, wait};
 use kube::ResourceExt;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Time for six nodes to restart, one after the other, and more.
 const ROLLING: Duration = Duration::from_secs(600);
@@ -27,9 +27,15 @@ async fn restarts_and_new_voters_lose_no_time_under_load() -> Result<()> {
         let cluster = Cluster::create_ready(scene, &replicated("live"), &separate("live")).await?;
         let bootstrap = cluster.bootstrap().await?;
         under_load(scene, &bootstrap, async || {
-            roll(&cluster, "a setting", &json!({ "config": { "log.retention.hours": 24 } })).await?;
+            let setting = json!({ "config": { "log.retention.hours": 24 } });
+            roll(&cluster, "a setting", cluster.edit(&setting)).await?;
+            cluster.until_ready().await?;
             let image = json!({ "version": "4.2.1", "metadataVersion": "4.1-IV1" });
-            roll(&cluster, "an image", &image).await?;
+            roll(&cluster, "an image", cluster.edit(&image)).await?;
+            cluster.until_ready().await?;
+            // In the first of two rolls all nodes learn to trust the new key.
+            roll(&cluster, "the key of the authority", replace_key(&cluster)).await?;
+            until_replaced(&cluster).await?;
             join(&cluster, &[6, 7]).await
         })
         .await
@@ -37,8 +43,28 @@ async fn restarts_and_new_voters_lose_no_time_under_load() -> Result<()> {
     .await
 }
 
-/// Changes the spec in a way that restarts all pods, and compares the time of all with that of each.
-async fn roll(cluster: &Cluster<'_>, what: &str, change: &Value) -> Result<()> {
+async fn replace_key(cluster: &Cluster<'_>) -> Result<()> {
+    let secret = format!("{}-cluster-ca", cluster.name);
+    let wish = "strimzi.io/force-replace=true";
+    kubectl::run(&["annotate", "--namespace", &cluster.scene.namespace, "secret", &secret, wish])
+        .await
+        .map(drop)
+}
+
+/// Waits for the second roll, after which nothing of the old key is left.
+async fn until_replaced(cluster: &Cluster<'_>) -> Result<()> {
+    let secret = format!("{}-cluster-ca-cert", cluster.name);
+    let what = format!("{secret} without the old certificate");
+    wait::until_one(cluster.scene.api::<Secret>(), &secret, &what, ROLLING, |secret| {
+        let mut names = secret?.data.as_ref()?.keys();
+        (!names.any(|name| name.starts_with("ca-"))).then_some(())
+    })
+    .await?;
+    cluster.until_ready().await.map(drop)
+}
+
+/// Changes something for which all pods restart, and compares the time of all with that of each.
+async fn roll(cluster: &Cluster<'_>, what: &str, change: impl Future<Output = Result<()>>) -> Result<()> {
     let scene = cluster.scene;
     scene.step(format!("changing {what}"));
     let before = cluster.pod_uids().await?;
@@ -57,7 +83,7 @@ async fn roll(cluster: &Cluster<'_>, what: &str, change: &Value) -> Result<()> {
         }
         (back.len() == before.len()).then_some(())
     });
-    let (rolled, changed) = tokio::join!(watching, cluster.edit(change));
+    let (rolled, changed) = tokio::join!(watching, change);
     changed?;
     rolled?;
     let each: Duration = away.iter().map(|(name, went)| back[name].duration_since(*went)).sum();
@@ -66,7 +92,7 @@ async fn roll(cluster: &Cluster<'_>, what: &str, change: &Value) -> Result<()> {
     let all = last.duration_since(*first);
     scene.step(format!("{all:.1?} for {} restarts that took {each:.1?} together", before.len()));
     ensure!(all.as_secs_f64() <= OVERHEAD * each.as_secs_f64(), "{all:?} for restarts that took {each:?}");
-    cluster.until_ready().await.map(drop)
+    Ok(())
 }
 
 /// Adds controllers, and compares the moment at which each is ready with that at which it votes.
