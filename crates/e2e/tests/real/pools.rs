@@ -2,22 +2,20 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use karst_api::{KafkaNodePool, StrimziPodSet};
 use karst_e2e::cluster::{ACTING, Cluster, STARTING, warnings};
-use karst_e2e::kafka_tools::{ConsoleTools, Kcat};
+use karst_e2e::kafka_tools::ConsoleTools;
+use karst_e2e::load::{BUSY, under_records};
 use karst_e2e::manifests::{claims, kafka, pool};
 use karst_e2e::plots::until_registered;
 use karst_e2e::story::{Scene, story};
 use karst_e2e::{kubectl, wait};
 use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
-/// The topic that is written to all the time.
-const BUSY: &str = "busy";
 /// A topic that stands in the way of a node that is to go.
 const HEAVY: &str = "heavy";
 
@@ -28,21 +26,7 @@ async fn brokers_come_and_go_under_load_and_nothing_acknowledged_is_lost() -> Re
         let bootstrap = cluster.bootstrap().await?;
         let tools = ConsoleTools::new(scene, "live-brokers-0", &bootstrap);
         tools.create_topic_on(BUSY, "0:1").await?;
-        let kcat = Kcat::new(&bootstrap);
-        let stop = CancellationToken::new();
-        let (written, told) = tokio::join!(write_until(&kcat, &stop), async {
-            let told = shape(&cluster, &tools).await;
-            stop.cancel();
-            told
-        });
-        told?;
-
-        scene.step("reading every record that was acknowledged");
-        let (written, read) = (written?, kcat.consume(BUSY).await?);
-        ensure!(!written.is_empty(), "nothing was written");
-        let lost: Vec<_> = written.iter().filter(|record| !read.contains(record)).collect();
-        ensure!(lost.is_empty(), "{} of {} records are lost: {lost:?}", lost.len(), written.len());
-        Ok(())
+        under_records(scene, &bootstrap, async || shape(&cluster, &tools).await).await
     })
     .await
 }
@@ -128,17 +112,6 @@ fn scaler(pool: &str, least: u32) -> Result<HorizontalPodAutoscaler> {
             "scaleTargetRef": { "apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaNodePool", "name": pool },
         },
     }))?)
-}
-
-/// Writes one record after the other until told to stop. Returns those that were acknowledged.
-async fn write_until(kcat: &Kcat, stop: &CancellationToken) -> Result<Vec<String>> {
-    let mut written = Vec::new();
-    while !stop.is_cancelled() {
-        let record = format!("record-{}", written.len());
-        kcat.produce(BUSY, &[&record]).await.with_context(|| format!("writing {record}"))?;
-        written.push(record);
-    }
-    Ok(written)
 }
 
 async fn scale(scene: &Scene, pool: &str, replicas: usize) -> Result<()> {

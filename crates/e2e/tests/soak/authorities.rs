@@ -32,7 +32,7 @@ async fn authorities_are_renewed_and_replaced_under_load() -> Result<()> {
         let bootstrap = cluster.bootstrap().await?;
         under_load(scene, &bootstrap, async || {
             let stop = CancellationToken::new();
-            let clients = clients_come_and_go(&cluster, &bootstrap, &stop);
+            let clients = clients_come_and_go(&cluster, &stop);
             let (served, told) = tokio::join!(clients, async {
                 let told = renew_and_replace(&cluster).await;
                 stop.cancel();
@@ -47,14 +47,13 @@ async fn authorities_are_renewed_and_replaced_under_load() -> Result<()> {
     .await
 }
 
-/// One client after the other takes what is published, and writes a record. None may fail.
-async fn clients_come_and_go(
-    cluster: &Cluster<'_>,
-    bootstrap: &str,
-    stop: &CancellationToken,
-) -> Result<usize> {
-    let (host, _) = bootstrap.rsplit_once(':').context("no port")?;
-    let kcat = Kcat::new(&format!("{host}:9094"));
+/// One client after the other takes what is published, and writes a record. None may fail. Each knows all brokers: kcat ends
+/// when the only one that it knows does.
+async fn clients_come_and_go(cluster: &Cluster<'_>, stop: &CancellationToken) -> Result<usize> {
+    let (name, namespace) = (&cluster.name, &cluster.scene.namespace);
+    let brokers =
+        [0, 1, 2].map(|node| format!("{name}-both-{node}.{name}-kafka-brokers.{namespace}.svc:9094"));
+    let kcat = Kcat::new(&brokers.join(","));
     let credentials = Credentials::of(cluster)?;
     let mut served = 0;
     while !stop.is_cancelled() {
