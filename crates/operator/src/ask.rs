@@ -24,6 +24,8 @@ use crate::clients::{Clients, Unable};
 pub(crate) struct Term {
     /// What its leader said last.
     pub(crate) quorum: QuorumView,
+    /// How many records each voter lacked then.
+    pub(crate) missing: BTreeMap<NodeId, i64>,
     /// How many times another leader, or another term, was seen.
     pub(crate) changes: u64,
     since: Instant,
@@ -34,9 +36,15 @@ pub(crate) struct Term {
 pub(crate) struct Terms(Mutex<HashMap<ClusterKey, Term>>);
 
 impl Terms {
-    fn watched(&self, key: &ClusterKey, mut quorum: QuorumView) -> QuorumView {
+    fn watched(
+        &self,
+        key: &ClusterKey,
+        mut quorum: QuorumView,
+        missing: BTreeMap<NodeId, i64>,
+    ) -> QuorumView {
         let mut terms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Term { quorum: quorum.clone(), changes: 0, since: Instant::now() };
+        let new =
+            || Term { quorum: quorum.clone(), missing: BTreeMap::new(), changes: 0, since: Instant::now() };
         let term = terms.entry(key.clone()).or_insert_with(new);
         if (term.quorum.leader, term.quorum.epoch) != (quorum.leader, quorum.epoch) {
             term.since = Instant::now();
@@ -44,6 +52,7 @@ impl Terms {
         }
         quorum.stable_for = term.since.elapsed();
         term.quorum = quorum.clone();
+        term.missing = missing;
         quorum
     }
 
@@ -70,7 +79,9 @@ pub(crate) async fn ask(
     let key = &world.key;
     if !questions.quorum.is_empty() {
         answers.quorum = match clients.controllers(world, &questions.quorum) {
-            Ok(admin) => answer(quorum(&admin).await.map(|quorum| terms.watched(key, quorum))),
+            Ok(admin) => {
+                answer(quorum(&admin).await.map(|(view, missing)| terms.watched(key, view, missing)))
+            }
             Err(unable) => Answer::Silent(unable.to_string()),
         };
     }
@@ -162,12 +173,12 @@ fn answer<T>(result: Result<T, Error>) -> Answer<T> {
     }
 }
 
-async fn quorum(admin: &Admin) -> Result<QuorumView, Error> {
+async fn quorum(admin: &Admin) -> Result<(QuorumView, BTreeMap<NodeId, i64>), Error> {
     let quorum = admin.describe_quorum().await?;
     let is_committed = is_committed(admin, &quorum).await?;
     let features = admin.features().await?.finalized;
     let told = admin.describe_controllers().await?;
-    Ok(QuorumView {
+    let view = QuorumView {
         cluster_id: Some(told.cluster_id).filter(|id| !id.is_empty()),
         registered: told.controllers.iter().map(|controller| NodeId(controller.id.0)).collect(),
         leader: NodeId(quorum.leader.0),
@@ -179,7 +190,23 @@ async fn quorum(admin: &Admin) -> Result<QuorumView, Error> {
         is_committed,
         metadata_level: features.get("metadata.version").copied(),
         features,
-    })
+    };
+    Ok((view, missing(&quorum)))
+}
+
+/// How many records each voter lacks. Of a node that is listed twice, with a disk it lost, the one that lacks less is alive.
+fn missing(quorum: &Quorum) -> BTreeMap<NodeId, i64> {
+    let end =
+        quorum.voters.iter().filter(|voter| voter.id == quorum.leader).map(|leader| leader.log_end_offset);
+    let Some(end) = end.max() else { return BTreeMap::new() };
+    let mut missing = BTreeMap::new();
+    for voter in &quorum.voters {
+        // A voter that was never heard of has nothing, as far as anybody knows.
+        let lacks = end.saturating_sub(voter.log_end_offset.max(0)).max(0);
+        let least = missing.entry(NodeId(voter.id.0)).or_insert(lacks);
+        *least = lacks.min(*least);
+    }
+    missing
 }
 
 /// The leader tells the newest voter set, committed or not. It is committed when everything is that the leader had then.
@@ -252,5 +279,31 @@ fn view(topic: &str, partition: &Partition) -> PartitionView {
         replicas: nodes(&partition.replicas),
         in_sync: nodes(&partition.isr),
         min_in_sync: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_voter_lacks_what_the_leader_has_and_it_has_not() {
+        let voter = |id, log_end_offset| ReplicaState {
+            id: karst_kafka::NodeId(id),
+            directory: None,
+            log_end_offset,
+            last_fetch: None,
+            last_caught_up: None,
+        };
+        let quorum = Quorum {
+            leader: karst_kafka::NodeId(0),
+            leader_epoch: 1,
+            high_watermark: 90,
+            // Node 2 is listed with the disk it has and with the one it lost; node 3 was never heard of.
+            voters: vec![voter(0, 100), voter(1, 93), voter(2, 100), voter(2, 40), voter(3, -1)],
+            observers: Vec::new(),
+        };
+        let found: Vec<_> = missing(&quorum).into_iter().map(|(node, lacks)| (node.0, lacks)).collect();
+        assert_eq!(found, [(0, 0), (1, 7), (2, 0), (3, 100)]);
     }
 }

@@ -38,6 +38,7 @@ struct Quorums {
     leader: Family<OfCluster, Gauge>,
     leader_changes: Family<OfCluster, Gauge>,
     behind: Family<OfReplica, Gauge<f64, AtomicU64>>,
+    lag: Family<OfReplica, Gauge>,
 }
 
 impl Quorums {
@@ -49,6 +50,8 @@ impl Quorums {
         registry.register("karst_quorum_leader_changes", changes, self.leader_changes.clone());
         let behind = "For how long a voter has been lacking records that the leader has; -1 when it never had them all";
         registry.register("karst_quorum_voter_behind_seconds", behind, self.behind.clone());
+        let lag = "How many records that the leader has a voter lacks";
+        registry.register("karst_quorum_voter_lag", lag, self.lag.clone());
     }
 
     fn tell(&self, terms: &Terms) {
@@ -58,6 +61,7 @@ impl Quorums {
         self.leader.clear();
         self.leader_changes.clear();
         self.behind.clear();
+        self.lag.clear();
         for (key, term) in terms.all() {
             let of = OfCluster { namespace: key.namespace.clone(), cluster: key.name.clone() };
             self.voters.get_or_create(&of).set(count(term.quorum.voters.len()));
@@ -69,6 +73,9 @@ impl Quorums {
                 let of = OfReplica { namespace, cluster, node: voter.node.0 };
                 let behind = voter.behind.map_or(-1.0, |behind| behind.as_secs_f64());
                 self.behind.get_or_create(&of).set(behind);
+                if let Some(missing) = term.missing.get(&voter.node) {
+                    self.lag.get_or_create(&of).set(*missing);
+                }
             }
         }
     }
