@@ -6,6 +6,7 @@ mod changes;
 mod disasters;
 mod kafka_calls;
 mod kills;
+mod replacement;
 mod restarts;
 mod static_quorum;
 mod unregistration;
