@@ -1,0 +1,96 @@
+//! What a pod set needs: pods that come, go, and are taken over.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use karst_api::StrimziPodSet;
+use karst_core::podset::PodAction;
+use karst_core::world::PodSetView;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::core::Request;
+use kube::{Api, Resource};
+use serde_json::{Value, json};
+
+use super::Hands;
+use crate::failure::Failure;
+use crate::views::PodWire;
+
+impl Hands {
+    /// Does one thing for a pod set.
+    pub(crate) async fn handle_pod(
+        &self,
+        namespace: &str,
+        set: &PodSetView,
+        action: &PodAction,
+    ) -> Result<(), Failure> {
+        match action {
+            PodAction::Create { name, pod } => self.create_pod(namespace, set, name, pod).await,
+            PodAction::Remove { name, uid } => self.remove_pod(namespace, set, name, uid).await,
+            PodAction::Adopt { name, uid } => {
+                tracing::info!(pod = %name, "taking over a pod without an owner");
+                let only_this = json!({ "uid": uid, "ownerReferences": [owner(set)] });
+                let patch = Patch::Merge(json!({ "metadata": only_this }));
+                let what = format!("could not take over pod {name}");
+                let api: Api<PodWire> = self.api(namespace);
+                let adopted = self.call(&what, api.patch(name, &PatchParams::default(), &patch)).await?;
+                self.learn(adopted);
+                Ok(())
+            }
+            PodAction::Replace { name, uid, phase } => {
+                tracing::info!(pod = %name, %phase, "a pod that will not run makes place for a new one");
+                self.delete::<PodWire>(namespace, name, uid).await
+            }
+        }
+    }
+
+    /// A pod goes only if the pod set, asked once more, does not list it.
+    async fn remove_pod(
+        &self,
+        namespace: &str,
+        set: &PodSetView,
+        name: &str,
+        uid: &str,
+    ) -> Result<(), Failure> {
+        let api: Api<StrimziPodSet> = self.api(namespace);
+        let what = format!("could not look at StrimziPodSet {}", set.meta.name);
+        let Some(live) = self.call(&what, api.get_opt(&set.meta.name)).await? else { return Ok(()) };
+        let is_listed = live.spec.pods.iter().any(|pod| pod["metadata"]["name"] == name);
+        if is_listed || live.metadata.uid.as_ref() != Some(&set.meta.uid) {
+            return Err(Failure::Changed(format!(
+                "StrimziPodSet {} changed; pod {name} stays",
+                set.meta.name
+            )));
+        }
+        self.delete::<PodWire>(namespace, name, uid).await
+    }
+
+    async fn create_pod(
+        &self,
+        namespace: &str,
+        set: &PodSetView,
+        name: &str,
+        pod: &str,
+    ) -> Result<(), Failure> {
+        let what = format!("could not create pod {name}");
+        let render = |source| Failure::Render { what: format!("pod {name}"), source };
+        let mut pod: Value = serde_json::from_str(pod).map_err(render)?;
+        pod["metadata"]["ownerReferences"] = json!([owner(set)]);
+        let body = serde_json::to_vec(&pod).map_err(render)?;
+        let request = Request::new(PodWire::url_path(&(), Some(namespace)))
+            .create(&PostParams::default(), body)
+            .map_err(|error| Failure::Changed(format!("{what}: {error}")))?;
+        let created: PodWire = self.call(&what, self.client.request(request)).await?;
+        tracing::info!(pod = %name, "created");
+        self.learn(created);
+        Ok(())
+    }
+}
+
+fn owner(set: &PodSetView) -> OwnerReference {
+    OwnerReference {
+        api_version: StrimziPodSet::api_version(&()).into_owned(),
+        kind: StrimziPodSet::kind(&()).into_owned(),
+        name: set.meta.name.clone(),
+        uid: set.meta.uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: Some(false),
+    }
+}

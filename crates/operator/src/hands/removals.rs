@@ -1,0 +1,104 @@
+//! What goes, and only if it is still what was seen.
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use karst_api::StrimziPodSet;
+use karst_core::names::ClusterKey;
+use karst_core::plan::{Removal, Seen};
+use karst_core::rolling::Restart;
+use kube::Api;
+use kube::api::{DeleteParams, PartialObjectMeta, Preconditions};
+
+use super::Hands;
+use crate::failure::Failure;
+use crate::index::Indexed;
+use crate::views::{ClaimWire, ConfigMapWire, PodWire, SecretWire, ServiceWire};
+
+impl Hands {
+    /// Deletes an object that is no longer wanted, if it is still the one that was seen.
+    pub(crate) async fn remove(&self, key: &ClusterKey, removal: &Removal) -> Result<(), Failure> {
+        match removal {
+            Removal::ConfigMap(seen) => self.delete_seen::<ConfigMapWire>(key, seen).await,
+            Removal::Secret(seen) => self.delete_seen::<SecretWire>(key, seen).await,
+            Removal::Service(seen) => self.delete_seen::<ServiceWire>(key, seen).await,
+            Removal::PodSet(seen) => self.delete_seen::<StrimziPodSet>(key, seen).await,
+            Removal::Claim { claim, pod } => {
+                self.is_not_used(key, pod, &claim.name).await?;
+                self.delete_seen::<ClaimWire>(key, claim).await
+            }
+        }
+    }
+
+    /// Deletes an object that did not change since it was seen.
+    async fn delete_seen<K: Indexed>(&self, key: &ClusterKey, seen: &Seen) -> Result<(), Failure> {
+        let only_this =
+            Preconditions { uid: Some(seen.uid.clone()), resource_version: Some(seen.version.clone()) };
+        self.delete_only::<K>(&key.namespace, &seen.name, only_this).await
+    }
+
+    pub(super) async fn delete<K: Indexed>(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+    ) -> Result<(), Failure> {
+        let only_this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+        self.delete_only::<K>(namespace, name, only_this).await
+    }
+
+    async fn delete_only<K: Indexed>(
+        &self,
+        namespace: &str,
+        name: &str,
+        only_this: Preconditions,
+    ) -> Result<(), Failure> {
+        let kind = K::kind(&());
+        tracing::info!(%kind, name, "deleting what is no longer wanted");
+        let parameters = DeleteParams { preconditions: Some(only_this), ..DeleteParams::background() };
+        let api = self.api::<K>(namespace);
+        let what = format!("could not delete {kind} {name}");
+        match self.call(&what, api.delete(name, &parameters)).await {
+            Err(failure) if failure.is_missing() => Ok(()),
+            result => result.map(drop),
+        }
+    }
+
+    /// A disk goes only after the pod that used it: the cache may lag behind, so ask.
+    async fn is_not_used(&self, key: &ClusterKey, pod: &str, claim: &str) -> Result<(), Failure> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &key.namespace);
+        let found = self.call("could not look for a pod", api.get_opt(pod)).await?;
+        let volumes = found.and_then(|pod| pod.spec).and_then(|spec| spec.volumes).unwrap_or_default();
+        let mut claims = volumes.into_iter().filter_map(|volume| volume.persistent_volume_claim);
+        if claims.any(|used| used.claim_name == claim) {
+            return Err(Failure::Changed(format!("pod {pod} uses its claim {claim}, which stays")));
+        }
+        Ok(())
+    }
+
+    /// Replaces a pod: it is deleted, and its pod set makes another. Disks that are to go with it go first: they
+    /// are only gone when the pod is.
+    pub(crate) async fn restart(&self, key: &ClusterKey, restart: &Restart) -> Result<(), Failure> {
+        if !restart.claims.is_empty() {
+            self.is_there(key, &restart.pod, &restart.uid).await?;
+        }
+        for (claim, uid) in &restart.claims {
+            self.delete::<ClaimWire>(&key.namespace, claim, uid).await?;
+        }
+        self.delete::<PodWire>(&key.namespace, &restart.pod, &restart.uid).await?;
+        self.index.mark_deleting(key, &restart.pod, &restart.uid);
+        Ok(())
+    }
+
+    /// Empty disks are for the pod that was to have them, and not for the one that has them already: the cache may lag behind, so
+    /// ask.
+    async fn is_there(&self, key: &ClusterKey, pod: &str, uid: &str) -> Result<(), Failure> {
+        let api: Api<PartialObjectMeta<Pod>> = Api::namespaced(self.client.clone(), &key.namespace);
+        let found = self.call("could not look for a pod", api.get_opt(pod)).await?;
+        let is_same =
+            |meta: &ObjectMeta| meta.uid.as_deref() == Some(uid) && meta.deletion_timestamp.is_none();
+        if found.is_some_and(|found| is_same(&found.metadata)) {
+            return Ok(());
+        }
+        Err(Failure::Changed(format!("pod {pod} is another one by now, and its disks stay")))
+    }
+}
