@@ -110,6 +110,11 @@ impl<'a> ConsoleTools<'a> {
         Ok(ids)
     }
 
+    /// Asks Kafka to forget a broker.
+    pub async fn unregister(&self, broker: i32) -> Result<String> {
+        self.run_command("kafka-cluster", &["unregister"], &["--id", &broker.to_string()], "").await
+    }
+
     /// The racks of the brokers that serve, by node.
     pub async fn racks(&self) -> Result<BTreeMap<i32, String>> {
         let listing = self.run("kafka-broker-api-versions", &[], "").await?;
