@@ -130,12 +130,17 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     }
     plan.notices.extend(racks.notices);
 
+    // That no controller is ready may be yesterday's news: before a disk is formatted as that of a voter, Kafka is asked itself.
+    let anew = anew::next(world, &cluster);
+    if (anew.restoration.is_some() || restoration::is_asked(world)) && !world.answers.quorum.was_asked() {
+        plan.questions.quorum = controller_hosts(world);
+    }
+
     // What is not known yet decides the rest, so there is no use in going on.
     if !plan.questions.is_empty() {
         return Ok(plan);
     }
 
-    let anew = anew::next(world, &cluster);
     plan.notices.extend(anew.notice);
     plan.look_soon(anew.look_again);
     let restoration = anew.restoration.or_else(|| restoration::asked_for(world, &cluster, &mut plan.notices));

@@ -161,13 +161,16 @@ pub(crate) fn mark(world: &World, node: NodeId) -> Option<String> {
     mark.filter(|_| world.answers.quorum.known().is_none())
 }
 
+/// Did a person ask for a voter to be restored?
+pub(crate) fn is_asked(world: &World) -> bool {
+    world.kafka.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(RESTORE_ANNOTATION))
+}
+
 /// Was it asked for at a time at which it is of no use? A wish that lies in wait could come true at a wrong one.
 pub(crate) fn is_idle(world: &World, restoration: Option<&Restoration>) -> bool {
-    let is_asked =
-        world.kafka.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(RESTORE_ANNOTATION));
     match restoration {
         Some(restoration) => restoration.is_done(world),
-        None => is_asked && world.answers.quorum.known().is_some(),
+        None => is_asked(world) && world.answers.quorum.known().is_some(),
     }
 }
 

@@ -27,7 +27,20 @@ pub struct Watch {
     pub last_fault: u64,
     /// At least so many voters, once there were as many.
     pub fewest: usize,
-    identity: Option<(String, String)>,
+    /// Voters that a person asked to restore.
+    pub restorable: BTreeSet<NodeId>,
+    identity: Option<Known>,
+}
+
+/// Who the cluster is, as far as anybody could know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Known {
+    /// The resource that says so.
+    resource: String,
+    /// How often everything was lost before.
+    lives: usize,
+    cluster_id: String,
+    initial: Option<String>,
 }
 
 /// Why the operator deletes a pod.
@@ -65,17 +78,39 @@ impl Sim {
     }
 
     fn check_identity(&mut self) {
-        let status = self.api.kafka().and_then(|kafka| kafka.status.as_ref());
-        let now = status
-            .and_then(|status| Some((status.cluster_id.as_deref()?, status.initial_controllers.as_deref()?)));
-        let before = self.watch.identity.as_ref().map(|(id, first)| (id.as_str(), first.as_str()));
-        match (before, now) {
-            (None, Some((id, first))) => self.watch.identity = Some((id.to_owned(), first.to_owned())),
-            (Some(before), now) if now != Some(before) => {
-                let what = format!("the cluster's identity changed from {before:?} to {now:?}");
-                self.fail(what);
+        let Some(kafka) = self.api.kafka() else { return };
+        let resource = kafka.metadata.uid.as_deref().unwrap_or_default();
+        let status = kafka.status.as_ref();
+        let cluster_id = status.and_then(|status| status.cluster_id.as_deref());
+        let initial = status.and_then(|status| status.initial_controllers.as_deref());
+        let lives = self.quorum.lives;
+        let is_same = match &self.watch.identity {
+            None => true,
+            // The list was learned from the voters if the first one is lost.
+            Some(known) if known.resource != resource => {
+                cluster_id.is_none_or(|id| id == known.cluster_id || lives != known.lives)
             }
-            _ => {}
+            Some(known) => {
+                cluster_id == Some(known.cluster_id.as_str())
+                    && (known.initial.is_none() || known.initial.as_deref() == initial)
+            }
+        };
+        let is_new = self.watch.identity.as_ref().is_none_or(|known| {
+            known.resource != resource || known.initial.as_deref() != initial || known.lives != lives
+        });
+        if !is_same {
+            let what = format!(
+                "the cluster's identity changed from {:?} to {cluster_id:?}, {initial:?}",
+                self.watch.identity
+            );
+            self.fail(what);
+        } else if let Some(id) = cluster_id.filter(|_| is_new) {
+            self.watch.identity = Some(Known {
+                resource: resource.to_owned(),
+                lives,
+                cluster_id: id.to_owned(),
+                initial: initial.map(str::to_owned),
+            });
         }
     }
 
@@ -188,8 +223,26 @@ impl Sim {
         let asked = self.api.pod(pod).is_some_and(|pod| {
             pod.meta.annotations.get(DELETE_POD_AND_CLAIM_ANNOTATION).is_some_and(|value| value == "true")
         });
-        if !asked {
+        if !asked && !self.is_disk_to_restore(claim, pod) {
             self.fail(format!("claim {claim} of {pod} is deleted, and nobody asked for it"));
+        }
+    }
+
+    /// Did a person ask for this node's vote to be restored, and is the disk that it has no voter's?
+    fn is_disk_to_restore(&self, claim: &str, pod: &str) -> bool {
+        let is_asked = node_of_pod(pod).is_some_and(|node| self.watch.restorable.contains(&node));
+        let disk = self.api.claim(claim).and_then(|claim| self.quorum.disks.get(&claim.meta.uid));
+        let votes =
+            |directory| self.quorum.committed_voters().iter().any(|voter| voter.directory == directory);
+        is_asked && disk.is_none_or(|disk| !votes(disk.directory))
+    }
+
+    /// A leader gave up its office, because it was asked to make the quorum dynamic while it missed a voter.
+    pub fn check_failed_migration(&mut self) {
+        if !self.is_excused() {
+            self.fail(
+                "kraft.version was to become 1 while a voter was missing: the leader gives up".to_owned(),
+            );
         }
     }
 
@@ -197,7 +250,9 @@ impl Sim {
     pub fn check_settings(&mut self, pod: &str, new: Option<&String>) {
         let format = |settings: Option<&String>| settings.map(String::as_str).unwrap_or_default().to_owned();
         let old = self.api.settings(pod).and_then(|settings| settings.get("storage.format").cloned());
-        if format(old.as_ref()) == "join" && format(new) == "initial" {
+        let is_restored = node_of_pod(pod).is_some_and(|node| self.watch.restorable.contains(&node));
+        let is_over = self.quorum.history.is_empty();
+        if format(old.as_ref()) == "join" && format(new) == "initial" && !is_restored && !is_over {
             self.fail(format!("{pod} was to join, and is to form a quorum again"));
         }
     }

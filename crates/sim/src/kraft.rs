@@ -4,6 +4,8 @@
 //! A node's disk holds its directory id, its log and its vote; they survive the process and go with the disk. The set of
 //! voters is in the log: a node goes by the newest one it has, committed or not. Nothing here knows of Kubernetes.
 
+mod fixed;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +16,8 @@ use karst_core::membership::Voter;
 use karst_core::world::{QuorumView, Replica};
 
 use crate::dice::Dice;
+pub use fixed::fixed_voters;
+use fixed::{ANY_DISK, is};
 
 /// For so long a follower may be silent, in milliseconds.
 pub const FETCH_TIMEOUT: u64 = 2_000;
@@ -71,12 +75,14 @@ pub struct Disk {
     pub epoch: u32,
     /// Whom it voted for in that term.
     pub voted: Option<Voter>,
+    /// Was it formatted without a word about voters, which are in its node's settings?
+    pub is_static: bool,
 }
 
 impl Disk {
     /// A disk that was formatted just now.
     pub fn formatted(directory: DirectoryId, cluster: String, founders: Option<Voters>) -> Self {
-        Self { directory, cluster, founders, log: Vec::new(), epoch: 0, voted: None }
+        Self { directory, cluster, founders, log: Vec::new(), epoch: 0, voted: None, is_static: false }
     }
 
     /// The newest set of voters it knows.
@@ -124,6 +130,16 @@ pub struct Office {
     followers: BTreeMap<Voter, Follower>,
 }
 
+impl Office {
+    /// What is known of a voter. In a static one it is whatever disk the node copied to last.
+    fn follower(&self, voter: &Voter) -> Option<&Follower> {
+        if voter.directory == *ANY_DISK {
+            return self.newest_of(voter.node).map(|(_, follower)| follower);
+        }
+        self.followers.get(voter)
+    }
+}
+
 /// A Kafka process.
 #[derive(Debug, Clone)]
 pub struct Process {
@@ -146,6 +162,8 @@ pub struct Process {
     has_all: bool,
     /// Since when it serves as a broker.
     pub serves: Option<u64>,
+    /// The voters that its settings name.
+    fixed: Option<Voters>,
 }
 
 /// Why Kafka did not change its quorum.
@@ -161,6 +179,8 @@ pub enum Refused {
     NotFound,
     /// The new voter lacks records.
     Behind,
+    /// The voters are in the settings of nodes.
+    Static,
 }
 
 /// All of Kafka that has to do with its metadata.
@@ -188,6 +208,10 @@ pub struct Quorum {
     pub level: i16,
     /// Settings that all nodes were told while they ran.
     pub settings: BTreeMap<String, String>,
+    /// The voters that settings name, while no log does.
+    fixed: Option<Voters>,
+    /// How often everything that was committed was lost, with every disk.
+    pub lives: usize,
 }
 
 /// The level that the version of all stories is formatted with.
@@ -208,6 +232,8 @@ impl Default for Quorum {
             has_clients: false,
             level: LEVEL,
             settings: BTreeMap::new(),
+            fixed: None,
+            lives: 0,
         }
     }
 }
@@ -232,6 +258,7 @@ impl Quorum {
             fetched: None,
             has_all: false,
             serves: None,
+            fixed: None,
         };
         self.processes.insert(node, process);
     }
@@ -255,12 +282,16 @@ impl Quorum {
 
     /// The committed set of voters.
     pub fn committed_voters(&self) -> BTreeSet<Voter> {
-        self.history.iter().rev().find_map(voters_of).map(|voters| (**voters).clone()).unwrap_or_default()
+        self.committed().map(|voters| (**voters).clone()).unwrap_or_default()
+    }
+
+    fn committed(&self) -> Option<&Voters> {
+        self.history.iter().rev().find_map(voters_of).or(self.fixed.as_ref())
     }
 
     /// How many vote, as far as that is committed.
     pub fn count_voters(&self) -> usize {
-        self.history.iter().rev().find_map(voters_of).map_or(0, |voters| voters.len())
+        self.committed().map_or(0, |voters| voters.len())
     }
 
     /// Topics whose creation was acknowledged.
@@ -276,7 +307,7 @@ impl Quorum {
 
     /// The newest set of voters, committed or not, as the leader knows it.
     pub fn newest_voters(&self) -> BTreeSet<Voter> {
-        let led = self.leader().and_then(|leader| self.disk_of(leader)?.voters());
+        let led = self.leader().and_then(|leader| self.known_to(leader));
         led.map_or_else(|| self.committed_voters(), |voters| (**voters).clone())
     }
 
@@ -285,10 +316,10 @@ impl Quorum {
         let Some(process) = self.processes.get(&voter.node).filter(|process| process.controller) else {
             return false;
         };
-        let is_same = self.disk_of(process).is_some_and(|disk| disk.directory == voter.directory);
+        let is_same = self.voter_of(process).is_some_and(|own| is(&own, voter));
         let office = self.leader().and_then(|leader| leader.office.as_ref());
         let is_caught_up = office.is_none_or(|office| {
-            let caught_up = office.followers.get(voter).and_then(|follower| follower.caught_up);
+            let caught_up = office.follower(voter).and_then(|follower| follower.caught_up);
             process.office.is_some()
                 || caught_up.is_some_and(|at| self.now.saturating_sub(at) < FETCH_TIMEOUT)
         });
@@ -362,16 +393,15 @@ impl Quorum {
         else {
             return true;
         };
-        let Some(voters) = disk.voters() else { return true };
+        let Some(voters) = self.known_to(leader) else { return true };
         let is_committed = office.committed >= disk.log.len();
-        if !voters.contains(&own) && is_committed {
+        if !voters.iter().any(|voter| is(&own, voter)) && is_committed {
             return true;
         }
         let heard = voters.iter().filter(|voter| {
-            **voter == own
+            is(&own, voter)
                 || office
-                    .followers
-                    .get(voter)
+                    .follower(voter)
                     .is_some_and(|follower| self.now.saturating_sub(follower.fetched) <= OFFICE_TIMEOUT)
         });
         self.now.saturating_sub(office.since) > OFFICE_TIMEOUT && heard.count() < majority(voters.len())
@@ -450,11 +480,11 @@ impl Quorum {
     fn committable(&self, node: NodeId) -> Option<usize> {
         let leader = self.processes.get(&node)?;
         let (office, disk, own) = (leader.office.as_ref()?, self.disk_of(leader)?, self.voter_of(leader)?);
-        let voters = disk.voters()?;
+        let voters = self.known_to(leader)?;
         let mut has: Vec<usize> = voters
             .iter()
-            .map(|voter| match office.followers.get(voter) {
-                _ if *voter == own => disk.log.len(),
+            .map(|voter| match office.follower(voter) {
+                _ if is(&own, voter) => disk.log.len(),
                 Some(follower) => follower.has,
                 None => 0,
             })
@@ -490,7 +520,9 @@ impl Quorum {
             let changes = old.symmetric_difference(new).count();
             let names: Vec<_> = new.iter().map(|voter| voter.node.to_string()).collect();
             self.said.push(format!("the voters are {}", names.join(", ")));
-            if !old.is_empty() && changes > 1 {
+            if old.iter().any(|voter| voter.directory == *ANY_DISK) {
+                self.check_migrated(&old, new);
+            } else if !old.is_empty() && changes > 1 {
                 self.fail(format!("{changes} voters changed at once"));
             }
         }
@@ -622,7 +654,7 @@ impl Quorum {
     /// Is it a voter that has not heard from a leader for too long?
     fn could_stand(&self, process: &Process) -> bool {
         let Some(own) = self.voter_of(process) else { return false };
-        let votes = self.disk_of(process).and_then(Disk::voters).is_some_and(|voters| voters.contains(&own));
+        let votes = self.known_to(process).is_some_and(|voters| voters.iter().any(|one| is(&own, one)));
         process.controller && process.office.is_none() && votes && self.is_lonely(process)
     }
 
@@ -633,7 +665,7 @@ impl Quorum {
     fn stand(&mut self, node: NodeId, dice: &mut Dice) {
         let Some(process) = self.processes.get(&node) else { return };
         let (Some(disk), Some(own)) = (self.disk_of(process), self.voter_of(process)) else { return };
-        let Some(voters) = disk.voters().cloned() else { return };
+        let Some(voters) = self.known_to(process).cloned() else { return };
         // Whoever refuses tells the newest term it knows.
         let told = voters.iter().filter_map(|voter| self.disk_of(self.processes.get(&voter.node)?));
         let epoch = told.map(|disk| disk.epoch).chain([disk.epoch]).max().unwrap_or_default() + 1;
@@ -641,7 +673,7 @@ impl Quorum {
         let granting: Vec<Voter> = voters
             .iter()
             .copied()
-            .filter(|voter| *voter == own || (dice.chance(900) && self.would_grant(voter, epoch, reach)))
+            .filter(|voter| is(&own, voter) || (dice.chance(900) && self.would_grant(voter, epoch, reach)))
             .collect();
         let wins = granting.len() >= majority(voters.len());
         // Without the hope of a majority a candidate does not raise the term, but for lost messages.
@@ -664,7 +696,8 @@ impl Quorum {
         let Some(process) = self.processes.get(&voter.node) else { return false };
         let Some(disk) = self.disk_of(process) else { return false };
         // A replica that was formatted anew has another directory, and does not answer for the old one.
-        let is_same = disk.directory == voter.directory && process.controller;
+        let own = Voter { node: process.node, directory: disk.directory };
+        let is_same = is(&own, voter) && process.controller;
         let is_free = disk.epoch < epoch && process.office.is_none() && self.is_lonely(process);
         is_same && is_free && disk.reach() <= reach
     }
@@ -677,7 +710,7 @@ impl Quorum {
         let keeps = disk.log.len() >= history && disk.log[..history] == self.history[..];
         let had = disk.log.len();
         disk.log.push(Record { epoch, what: What::Leader(own) });
-        if !disk.log.iter().any(|record| matches!(record.what, What::Voters(_))) {
+        if disk.founders.is_some() && !disk.log.iter().any(|record| matches!(record.what, What::Voters(_))) {
             disk.log.push(Record { epoch, what: What::Voters(Arc::clone(voters)) });
         }
         if let Some(process) = self.processes.get_mut(&own.node) {
@@ -727,17 +760,18 @@ impl Quorum {
             return None;
         }
         let own = self.voter_of(leader)?;
-        let voters = disk.voters()?;
+        let voters = self.known_to(leader)?;
+        let is_static = voters.iter().any(|voter| voter.directory == *ANY_DISK);
         let replica = |voter: &Voter| {
-            let follower = office.followers.get(voter);
+            let follower = office.follower(voter);
             let behind = match follower {
-                _ if *voter == own => Some(0),
+                _ if is(&own, voter) => Some(0),
                 follower => follower.and_then(|one| one.caught_up).map(|at| self.now.saturating_sub(at)),
             };
             Replica {
                 node: voter.node,
-                directory: Some(voter.directory),
-                takes_part: *voter == own || follower.is_some(),
+                directory: (!is_static).then_some(voter.directory),
+                takes_part: is(&own, voter) || follower.is_some(),
                 behind: behind.map(Duration::from_millis),
             }
         };
@@ -745,24 +779,28 @@ impl Quorum {
         let mut observers: Vec<_> = office
             .followers
             .iter()
-            .filter(|(voter, follower)| !voters.contains(voter) && lingering(follower))
+            .filter(|(voter, follower)| !voters.iter().any(|one| is(voter, one)) && lingering(follower))
             .map(|(voter, _)| replica(voter))
             .collect();
-        if !voters.contains(&own) {
+        if !voters.iter().any(|voter| is(&own, voter)) {
             observers.push(replica(&own));
         }
         Some(QuorumView {
-            cluster_id: None,
+            cluster_id: Some(disk.cluster.clone()),
             leader: own.node,
             epoch: i32::try_from(office.epoch).unwrap_or(i32::MAX),
             stable_for: Duration::from_millis(self.now.saturating_sub(office.since)),
             voters: voters.iter().map(replica).collect(),
             observers,
-            is_dynamic: true,
+            is_dynamic: !is_static,
             registered: voters.iter().map(|voter| voter.node).collect(),
             is_committed: office.committed >= disk.log.len(),
             metadata_level: Some(self.level),
-            features: [("kraft.version".to_owned(), 1), ("metadata.version".to_owned(), self.level)].into(),
+            features: [
+                ("kraft.version".to_owned(), i16::from(!is_static)),
+                ("metadata.version".to_owned(), self.level),
+            ]
+            .into(),
         })
     }
 
@@ -771,6 +809,9 @@ impl Quorum {
         let leader = self.leader().ok_or(Refused::NoLeader)?;
         let office = leader.office.as_ref().ok_or(Refused::NoLeader)?;
         let disk = self.disk_of(leader).ok_or(Refused::NoLeader)?;
+        if disk.voters().is_none() {
+            return Err(Refused::Static);
+        }
         let last = disk.log.iter().rposition(|record| matches!(record.what, What::Voters(_)));
         if office.committed == 0 || last.is_some_and(|last| last >= office.committed) {
             return Err(Refused::Busy);

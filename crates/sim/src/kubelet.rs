@@ -10,7 +10,7 @@ use karst_core::quorum::InitialControllers;
 use karst_core::world::PodView;
 
 use crate::dice::Dice;
-use crate::kraft::{Disk, Quorum};
+use crate::kraft::{Disk, Quorum, fixed_voters};
 use crate::kubernetes::{ApiServer, Kind};
 
 /// How long things take, in milliseconds: least and most.
@@ -146,11 +146,17 @@ impl Kubelet {
             roles.is_some_and(|roles| roles.split(',').any(|one| one.trim() == role))
         };
         let (controller, broker) = (has_role("controller"), has_role("broker"));
+        if !may_start_on(quorum.disks.get(&disk), &settings) {
+            return false;
+        }
         if !quorum.disks.contains_key(&disk) {
             let formatted = self.format(node, controller, &settings, quorum, dice);
             quorum.disks.insert(disk.clone(), formatted);
         }
         quorum.start(node, &disk, controller, broker, understood_by(pod));
+        let config = settings.get("server.config").map_or("", String::as_str);
+        let voters = config.lines().find_map(|line| line.strip_prefix("controller.quorum.voters="));
+        quorum.read_settings(node, voters.and_then(fixed_voters));
         if let Some(claim) = api.volume(&pod.meta.uid).and_then(|claim| api.claim(claim)).cloned()
             && !claim.bound
         {
@@ -185,10 +191,12 @@ impl Kubelet {
             }
             return Disk::formatted(directory, cluster, Some(Arc::new(voters)));
         }
-        quorum.said.push(format!("node {node} formats its disk to join"));
+        let is_static = text("storage.format") == "static";
+        let how = if is_static { "without a word about voters" } else { "to join" };
+        quorum.said.push(format!("node {node} formats its disk {how}"));
         loop {
             if let Some(directory) = DirectoryId::from_bytes(dice.bytes()) {
-                return Disk::formatted(directory, cluster, None);
+                return Disk { is_static, ..Disk::formatted(directory, cluster, None) };
             }
         }
     }
@@ -203,6 +211,9 @@ impl Kubelet {
     pub fn lose_disk(&mut self, disk: &str, quorum: &mut Quorum) {
         if let Some(lost) = quorum.disks.remove(disk).filter(Disk::took_part) {
             self.retired.insert(lost.directory);
+        }
+        if quorum.is_over() {
+            self.retired.clear();
         }
     }
 
@@ -225,6 +236,14 @@ impl Kubelet {
 /// No pod gets a machine while its claim is missing, or is being deleted.
 fn has_claim(api: &ApiServer, pod: &PodView) -> bool {
     api.volume(&pod.meta.uid).is_none_or(|claim| api.claim(claim).is_some_and(|claim| !claim.meta.deleting))
+}
+
+/// Does the launcher start on a disk with this on it? Not on one of another cluster, and on an empty one only when it is sure
+/// which cluster it is to be of.
+fn may_start_on(disk: Option<&Disk>, settings: &BTreeMap<String, String>) -> bool {
+    let text = |key: &str| settings.get(key).map_or("", String::as_str);
+    let adopts = text("storage.format") == "adopt";
+    disk.map_or(!adopts, |disk| adopts || disk.cluster == text("cluster.id"))
 }
 
 /// Is everything there that the pod mounts of Secrets?

@@ -2,6 +2,8 @@
 //!
 //! It knows nothing of Kafka. What runs in pods is the business of [`crate::kubelet`].
 
+mod owners;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -219,6 +221,10 @@ pub struct ApiServer {
     pub counts: Counts,
     /// When anything changed last, in milliseconds.
     pub changed: u64,
+    /// The annotations that were set by the last apply of an object.
+    applied: BTreeMap<(Kind, String), BTreeSet<String>>,
+    /// `Kafka` resources that were deleted, by uid. What they own goes too.
+    deleted: BTreeSet<String>,
     now: u64,
     lags: u64,
 }
@@ -528,7 +534,8 @@ impl ApiServer {
             return Err(Refusal::Conflict);
         }
         let old = old.map(|old| old.item.clone());
-        let meta = self.applied_meta(wanted, old.as_ref().and_then(Item::meta));
+        let mut meta = self.applied_meta(wanted, old.as_ref().and_then(Item::meta));
+        self.forget_annotations(kind, wanted, &mut meta);
         let item = match object {
             Object::ServiceAccount(_) => Item::Account(Arc::new(ServiceAccountView { meta })),
             Object::Service(service) => {

@@ -5,6 +5,7 @@
 //! instant. A run that fails is a number that anybody can replay.
 
 pub mod campaigns;
+pub mod conformance;
 pub mod dice;
 pub mod explore;
 pub mod faults;

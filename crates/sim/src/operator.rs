@@ -6,6 +6,7 @@
 
 mod hands;
 pub(crate) mod kafka;
+mod orphans;
 mod pods;
 
 use std::collections::BTreeMap;
@@ -343,7 +344,7 @@ impl Operator {
         let mut answers = Answers::default();
         let mut uncertified = None;
         for _ in 0..ROUNDS {
-            let Some(world) = self.world(sim, answers.clone()) else { return Ok(None) };
+            let Some(world) = self.world(sim, answers.clone()) else { return self.keep_orphans(sim) };
             sim.plans += 1;
             let Ok(plan) = plan::plan(&world) else {
                 sim.fail("the plan could not be rendered".to_owned());

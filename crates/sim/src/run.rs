@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use karst_core::ids::NodeId;
-use karst_core::names::node_of_pod;
+use karst_core::names::{MIGRATION_ANNOTATION, node_of_pod};
 use karst_core::world::{Answers, World};
 
 use crate::dice::Dice;
@@ -42,6 +42,10 @@ pub struct EndState {
     pub registered: BTreeSet<NodeId>,
     /// The level of the metadata version.
     pub level: i16,
+    /// Are the voters in the settings of nodes?
+    pub is_static: bool,
+    /// What is asked for by annotations of the `Kafka` resource.
+    pub asked: BTreeSet<String>,
 }
 
 /// What came of a run.
@@ -201,13 +205,26 @@ fn conclude(mut start: Start, scenario: &Scenario) -> Report {
             start
                 .sim
                 .fail(format!("in the end the metadata has level {}, not {}", end.level, scenario.level));
+        } else if end.is_static != scenario.is_static {
+            start.sim.fail(format!("in the end the quorum is static: {}", end.is_static));
+        } else if let Some(asked) = end.asked.iter().find(|asked| asked.contains(MIGRATION_ANNOTATION)) {
+            start.sim.fail(format!("in the end {asked} is still asked for"));
         } else if let Some(wrong) = scenario.ready.and_then(|_| wrong_settings(&start.sim)) {
             start.sim.fail(wrong);
         }
     }
     let mut sim = start.sim;
     if sim.watch.broken.is_some() {
-        for line in sim.quorum.picture() {
+        let said = sim.api.kafka().and_then(|kafka| kafka.status.as_ref()?.conditions.clone());
+        let said = said.into_iter().flatten().filter_map(|one| {
+            Some(format!(
+                "the status says {}={}: {}",
+                one.type_?,
+                one.status?,
+                one.message.unwrap_or_default()
+            ))
+        });
+        for line in said.chain(sim.quorum.picture()).collect::<Vec<_>>() {
             sim.tell(|| format!("end       {line}"));
         }
     }
@@ -241,6 +258,7 @@ fn end_state(sim: &Sim) -> EndState {
         let ids = pool.status.as_ref().and_then(|status| status.node_ids.clone()).unwrap_or_default();
         (pool.metadata.name.clone().unwrap_or_default(), ids)
     });
+    let asked = sim.api.kafka().and_then(|kafka| kafka.metadata.annotations.as_ref()).into_iter();
     EndState {
         voters: sim.quorum.committed_voters().iter().map(|voter| voter.node).collect(),
         pods: pods.collect(),
@@ -251,6 +269,8 @@ fn end_state(sim: &Sim) -> EndState {
         secrets: sim.api.all(Kind::Secret).map(|secret| secret.name().to_owned()).collect(),
         registered: sim.quorum.registered().into_keys().collect(),
         level: sim.quorum.level,
+        is_static: sim.quorum.is_static(),
+        asked: asked.flatten().map(|(key, value)| format!("{key}={value}")).collect(),
     }
 }
 

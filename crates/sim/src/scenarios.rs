@@ -1,13 +1,16 @@
 //! Stories of clusters: what users do, what befalls them, and how it must end.
 
+mod disks;
+mod fixed;
+
 use std::collections::BTreeSet;
 use std::fmt;
 
 use karst_api::{self as api, Role};
 use karst_core::ids::NodeId;
 use karst_core::names::{
-    DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, NEXT_IDS_ANNOTATION, NODE_POOLS_ANNOTATION,
-    PAUSE_ANNOTATION, REMOVE_IDS_ANNOTATION, node_of_pod,
+    DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, MIGRATION_ANNOTATION, NEXT_IDS_ANNOTATION,
+    NODE_POOLS_ANNOTATION, PAUSE_ANNOTATION, REMOVE_IDS_ANNOTATION, node_of_pod,
 };
 use karst_core::world::PartitionView;
 
@@ -60,6 +63,16 @@ pub enum Edit {
     DeletePod(i32),
     /// Somebody deletes a pod and its claim.
     DeletePodAndClaim(i32),
+    /// Somebody deletes the `Kafka` resource, and all that goes with it.
+    DeleteKafka,
+    /// Somebody creates it again.
+    CreateKafka,
+    /// Asks for a static quorum to become a dynamic one.
+    Migrate,
+    /// A person who knows that another voter is intact asks for the vote of this one to be restored.
+    Restore(i32),
+    /// Nothing, but time passes.
+    Wait,
 }
 
 /// What a pool keeps its data on.
@@ -90,6 +103,7 @@ impl Edit {
                 | Self::LoseDisk(_)
                 | Self::DeletePod(_)
                 | Self::DeletePodAndClaim(_)
+                | Self::DeleteKafka
         )
     }
 
@@ -181,6 +195,15 @@ impl Edit {
                 }
                 delete_pod(sim, *node);
             }
+            Self::DeleteKafka => sim.api.delete_kafka(),
+            Self::CreateKafka => {
+                if let Some(kafka) = kafka() {
+                    sim.api.create_kafka(kafka);
+                }
+            }
+            Self::Migrate => annotate_kafka(sim, MIGRATION_ANNOTATION, "true"),
+            Self::Restore(node) => disks::restore(sim, NodeId(*node)),
+            Self::Wait => {}
         }
     }
 }
@@ -252,6 +275,10 @@ pub enum Base {
     Spare,
     /// Three nodes that do both, and no pools.
     Virtual,
+    /// Three nodes that do both, with a static quorum.
+    Static,
+    /// Three controllers and one broker on disks that stay.
+    Lasting,
 }
 
 /// A story.
@@ -275,6 +302,8 @@ pub struct Scenario {
     pub is_racy: bool,
     /// Is everything put back in the end, and to be as it was?
     pub reverts: bool,
+    /// Are the voters in the settings of nodes in the end?
+    pub is_static: bool,
 }
 
 impl Scenario {
@@ -332,7 +361,8 @@ pub fn begin(sim: &mut Sim, base: Base) {
         Base::Ephemeral => {
             &[("brokers", 1, BROKER, Disks::Ephemeral), ("controllers", 3, CONTROLLER, Disks::Ephemeral)]
         }
-        Base::Combined => &[("both", 3, BOTH, Disks::Kept)],
+        Base::Combined | Base::Static => &[("both", 3, BOTH, Disks::Kept)],
+        Base::Lasting => &[("brokers", 1, BROKER, Disks::Kept), ("controllers", 3, CONTROLLER, Disks::Kept)],
         Base::Spare => {
             &[("brokers", 4, BROKER, Disks::Disposable), ("controllers", 1, CONTROLLER, Disks::Kept)]
         }
@@ -343,10 +373,16 @@ pub fn begin(sim: &mut Sim, base: Base) {
             kafka.spec.kafka.replicas = Some(3);
             kafka.spec.kafka.storage = serde_json::from_value(kept()).ok();
         }
+        if base == Base::Static {
+            fixed::found(sim, &mut kafka);
+        }
         sim.api.create_kafka(kafka);
     }
     for (name, replicas, roles, disks) in pools {
-        if let Some(pool) = pool(name, *replicas, roles, *disks) {
+        if let Some(mut pool) = pool(name, *replicas, roles, *disks) {
+            if base == Base::Static {
+                pool.status = Some(fixed::pool_status());
+            }
             sim.api.create_pool(pool);
         }
     }
@@ -354,7 +390,7 @@ pub fn begin(sim: &mut Sim, base: Base) {
 
 /// Puts partitions on the first brokers, once they are there.
 pub fn populate(sim: &mut Sim, base: Base) {
-    if !matches!(base, Base::Whole | Base::Combined | Base::Spare | Base::Virtual) {
+    if !matches!(base, Base::Whole | Base::Combined | Base::Spare | Base::Virtual | Base::Static) {
         return;
     }
     let nodes: BTreeSet<NodeId> = (0..3).map(NodeId).collect();
@@ -385,6 +421,7 @@ impl Story {
             level: LEVEL,
             is_racy: false,
             reverts: false,
+            is_static: false,
         };
         Self { scenario }
     }
@@ -448,7 +485,7 @@ pub fn all() -> Vec<Scenario> {
     use Base::*;
     use Edit::*;
     let pool_of = |name, replicas, roles| AddPool(name, replicas, roles, Disks::Disposable);
-    vec![
+    let mut all = vec![
         Story::new("create", Nothing).ends(&[3, 4, 5], 6),
         Story::new("controllers-3-5", Small)
             .then(Scale("controllers", 5))
@@ -629,5 +666,8 @@ pub fn all() -> Vec<Scenario> {
             .and(Roles("kafka", BROKER))
             .never_below(3)
             .ends(&[3, 4, 5], 6),
-    ]
+    ];
+    all.extend(fixed::stories());
+    all.extend(disks::stories());
+    all
 }

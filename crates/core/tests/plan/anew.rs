@@ -158,3 +158,25 @@ fn a_quorum_that_only_lost_its_leader_for_long_keeps_its_disks() {
     assert_eq!(live(&mut world, &mut kafka), BTreeSet::new());
     assert_eq!(warning(&world, "FormedAnew"), None);
 }
+
+/// The view of the pods can be older than the cluster that was formed since.
+#[test]
+fn a_leader_that_answers_keeps_its_cluster_though_no_controller_is_seen_to_be_ready() {
+    let (mut world, mut kafka) = formed(ephemeral());
+    let answer = kafka.quorum(&world);
+    assert!(answer.known().is_some());
+    lose(&mut world, &mut kafka, |_| true);
+    live(&mut world, &mut kafka);
+    world.now += Duration::from_secs(21);
+
+    let plan = karst_core::plan::plan(&world).unwrap();
+    assert_eq!(plan.questions.quorum.len(), 3, "Kafka is asked before anything is formed");
+    assert!(plan.objects.is_empty() && plan.restarts.is_empty());
+    world.answers.quorum = answer;
+    let plan = karst_core::plan::plan(&world).unwrap();
+    assert!(plan.restarts.is_empty(), "{:?}", plan.restarts);
+    for object in &plan.objects {
+        let karst_core::objects::Object::ConfigMap(map) = object else { continue };
+        assert_ne!(map.data.as_ref().unwrap()["storage.format"], "initial", "{}", object.describe());
+    }
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use karst_api::KafkaNodePool;
+use karst_api::{Kafka, KafkaNodePool};
 use karst_core::certificates::{Issue, Ownership, secret_object};
 use karst_core::claims::Growth;
 use karst_core::names::{MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
@@ -163,7 +163,12 @@ impl Operator {
             |sim| {
                 if let Object::ConfigMap(map) = object {
                     let new = map.data.as_ref().and_then(|data| data.get("storage.format").cloned());
-                    sim.check_settings(map.metadata.name.as_deref().unwrap_or_default(), new.as_ref());
+                    let name = map.metadata.name.as_deref().unwrap_or_default();
+                    // What is refused does no harm.
+                    let live = sim.api.stored(Kind::ConfigMap, name).map(|live| live.version.to_string());
+                    if live == map.metadata.resource_version {
+                        sim.check_settings(name, new.as_ref());
+                    }
                 }
                 sim.api.apply(object.clone()).map_err(Failure::from)
             },
@@ -337,9 +342,9 @@ pub(super) fn wishes_are_as_seen(sim: &Sim, world: &World) -> Called<()> {
         (meta.uid.clone(), meta.generation, nodes)
     };
     let live: BTreeSet<_> = sim.api.pools().map(nodes_of).collect();
-    let kafka = sim.api.kafka().map(|kafka| kafka.metadata.generation);
-    if kafka == Some(world.kafka.metadata.generation) && live == world.pools.values().map(nodes_of).collect()
-    {
+    let wish = |kafka: &Arc<Kafka>| (kafka.metadata.uid.clone(), kafka.metadata.generation);
+    let kafka = sim.api.kafka().map(wish);
+    if kafka == Some(wish(&world.kafka)) && live == world.pools.values().map(nodes_of).collect() {
         return Ok(());
     }
     Err(End::Failed(Failure::Changed))

@@ -105,7 +105,10 @@ impl Operator {
             std::mem::discriminant(&trouble.deed) != std::mem::discriminant(deed)
                 || matches!(deed, Deed::Unregister(_) | Deed::Configure(_))
         });
-        let pause = (300_u64 << failures.min(10)).min(5_000);
+        let pause = match deed {
+            Deed::Change(Change::MakeDynamic) => 10_000,
+            _ => (300_u64 << failures.min(10)).min(5_000),
+        };
         let trouble = Trouble { deed: deed.clone(), why, until: timestamp(sim.now + pause) };
         self.troubles.push((trouble, failures + 1));
     }
@@ -171,13 +174,17 @@ fn request(sim: &mut Sim, deed: &Deed) -> Result<Pending, Refused> {
     let asked = |quorum: &mut crate::kraft::Quorum| match deed {
         Deed::Change(Change::Join { voter, .. }) => quorum.add(*voter),
         Deed::Change(Change::Leave { voter, .. }) => quorum.remove(*voter),
-        // All quorums here are dynamic from the start.
-        Deed::Change(Change::MakeDynamic) => Err(Refused::Duplicate),
+        Deed::Change(Change::MakeDynamic) => quorum.make_dynamic(),
         Deed::Unregister(node) => quorum.unregister(*node),
         Deed::Metadata(change) => quorum.set_metadata(change.level),
         Deed::Configure(change) => quorum.configure(change),
     };
-    asked(&mut sim.quorum.clone())?;
+    if let Err(refused) = asked(&mut sim.quorum.clone()) {
+        if *deed == Deed::Change(Change::MakeDynamic) && refused == Refused::Behind {
+            sim.check_failed_migration();
+        }
+        return asked(&mut sim.quorum);
+    }
     match deed {
         Deed::Change(change) => sim.check_change(change),
         Deed::Unregister(node) => sim.check_unregistration(*node),
