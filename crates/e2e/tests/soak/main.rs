@@ -3,6 +3,7 @@
 
 mod authorities;
 mod changes;
+mod conformance;
 mod disasters;
 mod kafka_calls;
 mod kills;
