@@ -231,6 +231,9 @@ fn other_subject(leaf: &Certificate, wanted: &Request) -> Option<Reason> {
 }
 
 fn other_names(is: &[String], wanted: &[String]) -> Option<Reason> {
+    if is == wanted {
+        return None;
+    }
     let without = |all: &[String], others: &[String]| -> Vec<String> {
         all.iter().filter(|name| !others.contains(name)).cloned().collect()
     };

@@ -131,7 +131,7 @@ impl Authority {
         content.data.retain(|name, _| !self.old.contains_key(name));
         let all = [current].into_iter().chain(old.values());
         content.data.insert(CERTIFICATE.to_owned(), trust::bundle(all).into_bytes());
-        content.data.extend(old.iter().map(|(name, old)| (name.clone(), old.pem().into_bytes())));
+        content.data.extend(old.iter().map(|(name, old)| (name.clone(), old.pem().as_bytes().to_vec())));
         let password = content.data.get(PASSWORD).and_then(|bytes| String::from_utf8(bytes.clone()).ok());
         let password = password.map_or_else(new_password, Ok)?;
         let named = old.iter().map(|(name, old)| (name.clone(), old));
