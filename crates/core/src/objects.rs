@@ -25,8 +25,8 @@ use crate::ids::ClusterId;
 use crate::listeners::address::{self, Served};
 use crate::listeners::{ClientListener, Reach};
 use crate::names::{
-    ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, DISK_ANNOTATION,
-    RESTORED_POD_ANNOTATION, SETTINGS_IN_KAFKA_ANNOTATION,
+    ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DISK_ANNOTATION, RESTORED_POD_ANNOTATION,
+    SETTINGS_IN_KAFKA_ANNOTATION,
 };
 use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
 use crate::references::Wish;
@@ -335,15 +335,15 @@ impl Render<'_> {
                 let nodes: Vec<_> = nodes.filter(|node| self.can_run(*node)).collect();
                 for node in &nodes {
                     let outcome = known.of(&common, *node, self.own(*node))?;
-                    if !self.has_settings(*node, outcome) {
+                    let (has_settings, claims) =
+                        (self.has_settings(*node, outcome), self.missing_claims(outcome));
+                    if !has_settings {
                         objects.extend(known.config_map(&common, *node).map(Object::ConfigMap));
                     }
-                    let claims = self.claims(*node).into_iter().map(Object::Claim);
-                    for claim in claims {
-                        if !claim.is_as_observed(self.world)? {
-                            objects.push(claim);
-                        }
-                    }
+                    let claims =
+                        claims.iter().filter_map(|name| known.claim(&common, *node, name.as_deref()));
+                    objects
+                        .extend(claims.filter_map(|(disk, meta)| self.claim(disk, meta)).map(Object::Claim));
                 }
                 if !pool.ids.is_empty() {
                     objects.extend(self.pod_set_to_write(&common, pool, &nodes, known)?);
@@ -361,21 +361,33 @@ impl Render<'_> {
         })
     }
 
+    /// Those of a node's claims that are not as they should be, by name. Of one that exists only the metadata is looked at: see
+    /// [`Object::is_as_observed`].
+    fn missing_claims(&self, outcome: &Outcome) -> Vec<Option<String>> {
+        let is_there = |meta: &&ObjectMeta| {
+            let seen = meta.name.as_ref().and_then(|name| self.world.claims.get(name));
+            seen.is_some_and(|seen| is_in(meta, &seen.meta))
+        };
+        let missing = outcome.claims.iter().filter(|meta| !is_there(meta));
+        missing.map(|meta| meta.name.clone()).collect()
+    }
+
     /// The pod set of a pool, unless it is as it should be.
     fn pod_set_to_write(
         &self,
         common: &Common<'_>,
         pool: &Pool,
         nodes: &[Node<'_>],
-        known: &Known,
+        known: &mut Known,
     ) -> Result<Option<Object>, serde_json::Error> {
-        let mut set = self.empty_pod_set(common, pool)?;
-        let pods = nodes.iter().filter_map(|node| known.pod_digest(node.id));
-        let digest = digest_of_set(&set.spec.selector, pods)?;
+        let pods: Vec<_> = nodes.iter().filter_map(|node| known.pod_digest(node.id)).collect();
+        let set = known.set(common, pool)?;
+        let digest = digest_of_set(&set.spec.selector, pods.into_iter())?;
         let seen = set.metadata.name.as_ref().and_then(|name| self.world.pod_sets.get(name));
         if seen.is_some_and(|seen| seen.digest == Some(digest) && is_in(&set.metadata, &seen.meta)) {
             return Ok(None);
         }
+        let mut set = set.clone();
         for node in nodes {
             set.spec.pods.extend(known.pod(common, *node)?);
         }
@@ -492,20 +504,8 @@ impl Render<'_> {
         memories.into_iter().filter_map(|(key, memory)| Some((key, memory?))).collect()
     }
 
-    fn claims(&self, node: Node<'_>) -> Vec<PersistentVolumeClaim> {
-        node.pool.storage.disks().iter().filter_map(|disk| self.claim(node, disk)).collect()
-    }
-
-    fn claim(&self, node: Node<'_>, disk: &Disk) -> Option<PersistentVolumeClaim> {
-        let Medium::Claim { size, class, selector, delete } = &disk.medium else { return None };
-        let name = disk.claim_name(&self.cluster.pod_name(node))?;
-        let mut meta = sheet::node_meta(self.cluster, node, name, owner(&self.world.kafka));
-        meta.annotations = Some([(DELETE_CLAIM_ANNOTATION.to_owned(), delete.to_string())].into());
-        if !delete {
-            // Data that is to outlive the cluster must not go with its owner.
-            meta.owner_references = None;
-        }
-        node.pool.template.claims().add_marked_to(&mut meta);
+    fn claim(&self, disk: &Disk, meta: ObjectMeta) -> Option<PersistentVolumeClaim> {
+        let Medium::Claim { size, class, selector, .. } = &disk.medium else { return None };
         let wanted = ClaimView {
             requested: Some(size.clone()),
             access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
@@ -517,30 +517,6 @@ impl Render<'_> {
         let seen = meta.name.as_ref().and_then(|name| self.world.claims.get(name));
         let spec = claim_spec(seen.map_or(&wanted, AsRef::as_ref));
         Some(PersistentVolumeClaim { metadata: meta, spec: Some(spec), ..PersistentVolumeClaim::default() })
-    }
-
-    fn empty_pod_set(
-        &self,
-        common: &Common<'_>,
-        pool: &Pool,
-    ) -> Result<api::StrimziPodSet, serde_json::Error> {
-        let key = &self.cluster.key;
-        let name = key.pod_set(&pool.name);
-        let selector =
-            LabelSelector { match_labels: Some(key.pool_selector(&pool.name)), ..LabelSelector::default() };
-        let mut set = api::StrimziPodSet::new(&name, api::StrimziPodSetSpec { selector, pods: Vec::new() });
-        set.metadata.namespace = Some(key.namespace.clone());
-        set.metadata.labels = Some(key.pool_labels(&pool.name));
-        set.metadata.owner_references = Some(vec![common.owner.clone()]);
-        set.metadata.annotations = Some(
-            [
-                (crate::names::KAFKA_VERSION_ANNOTATION.to_owned(), self.cluster.version.version.to_owned()),
-                (crate::names::STORAGE_ANNOTATION.to_owned(), serde_json::to_string(&pool.storage_written)?),
-            ]
-            .into(),
-        );
-        pool.template.pod_set().add_marked_to(&mut set.metadata);
-        Ok(set)
     }
 }
 

@@ -10,25 +10,26 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use karst_api as api;
 use serde_json::Value;
 
-use crate::cluster::{Cluster, Node};
+use crate::cluster::{Cluster, Node, Pool};
 use crate::config;
 use crate::digest::Digest;
 use crate::ids::{ClusterId, NodeId};
 use crate::listeners::address::{Advertised, Served};
-use crate::names::POD_NAME_LABEL;
+use crate::names::{DELETE_CLAIM_ANNOTATION, KAFKA_VERSION_ANNOTATION, POD_NAME_LABEL, STORAGE_ANNOTATION};
 use crate::objects::config_digest;
 use crate::properties::Properties;
 use crate::quorum::{InitialControllers, Kind, StorageFormat};
+use crate::storage::{Disk, Medium};
 use crate::versions::Logging;
 use crate::world::Settings;
 use crate::{jvm, logging, metrics, pods};
 
 /// How many clusters are remembered. One that is at work is looked at many times in a row.
-const REMEMBERED: usize = 16;
+const REMEMBERED: usize = 8;
 
 /// What the objects of all nodes of a cluster are made from.
 #[derive(Debug)]
@@ -84,6 +85,8 @@ pub(crate) struct Outcome {
     pub(crate) settings: Digest,
     /// Who that ConfigMap is.
     pub(crate) settings_meta: ObjectMeta,
+    /// Who its claims are.
+    pub(crate) claims: Vec<ObjectMeta>,
     /// Fingerprint of the pod.
     pod: Digest,
 }
@@ -95,6 +98,7 @@ impl<'a> Sheet<'a> {
         Ok(Outcome {
             settings: config_digest(map.data.as_ref())?,
             settings_meta: map.metadata,
+            claims: self.claims().map(|(_, meta)| meta).collect(),
             pod: Digest::of_json(&pods::render(self, &served, &config)?),
         })
     }
@@ -151,6 +155,13 @@ impl<'a> Sheet<'a> {
         }
     }
 
+    /// The disks of the node that have claims, and who those are.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = (&'a Disk, ObjectMeta)> {
+        let Self { common, node, .. } = *self;
+        let disks = node.pool.storage.disks().iter();
+        disks.filter_map(move |disk| Some((disk, claim_meta(common, node, disk)?)))
+    }
+
     fn config_map_meta(&self) -> ObjectMeta {
         let cluster = self.common.cluster;
         let name = cluster.pod_name(self.node);
@@ -163,13 +174,21 @@ impl<'a> Sheet<'a> {
     }
 }
 
+fn claim_meta(common: &Common<'_>, node: Node<'_>, disk: &Disk) -> Option<ObjectMeta> {
+    let Medium::Claim { delete, .. } = &disk.medium else { return None };
+    let name = disk.claim_name(&common.cluster.pod_name(node))?;
+    let mut meta = node_meta(common.cluster, node, name, common.owner.clone());
+    meta.annotations = Some([(DELETE_CLAIM_ANNOTATION.to_owned(), delete.to_string())].into());
+    if !delete {
+        // Data that is to outlive the cluster must not go with its owner.
+        meta.owner_references = None;
+    }
+    node.pool.template.claims().add_marked_to(&mut meta);
+    Some(meta)
+}
+
 /// Who an object of a node is.
-pub(crate) fn node_meta(
-    cluster: &Cluster,
-    node: Node<'_>,
-    name: String,
-    owner: OwnerReference,
-) -> ObjectMeta {
+fn node_meta(cluster: &Cluster, node: Node<'_>, name: String, owner: OwnerReference) -> ObjectMeta {
     let mut labels = cluster.key.pool_labels(&node.pool.name);
     labels.insert(POD_NAME_LABEL.to_owned(), cluster.pod_name(node));
     ObjectMeta {
@@ -181,9 +200,33 @@ pub(crate) fn node_meta(
     }
 }
 
+fn empty_set(common: &Common<'_>, pool: &Pool) -> Result<api::StrimziPodSet, serde_json::Error> {
+    let (key, version) = (&common.cluster.key, common.cluster.version);
+    let name = key.pod_set(&pool.name);
+    let selector =
+        LabelSelector { match_labels: Some(key.pool_selector(&pool.name)), ..LabelSelector::default() };
+    let mut set = api::StrimziPodSet::new(&name, api::StrimziPodSetSpec { selector, pods: Vec::new() });
+    set.metadata.namespace = Some(key.namespace.clone());
+    set.metadata.labels = Some(key.pool_labels(&pool.name));
+    set.metadata.owner_references = Some(vec![common.owner.clone()]);
+    set.metadata.annotations = Some(
+        [
+            (KAFKA_VERSION_ANNOTATION.to_owned(), version.version.to_owned()),
+            (STORAGE_ANNOTATION.to_owned(), serde_json::to_string(&pool.storage_written)?),
+        ]
+        .into(),
+    );
+    pool.template.pod_set().add_marked_to(&mut set.metadata);
+    Ok(set)
+}
+
 /// What is known of the nodes of one cluster, by what all of them are made from.
 #[derive(Debug, Default)]
-pub(crate) struct Known(BTreeMap<NodeId, (Own, Outcome)>);
+pub(crate) struct Known {
+    nodes: BTreeMap<NodeId, (Own, Outcome)>,
+    /// Pod sets by the names of their pools, without the pods.
+    sets: BTreeMap<String, api::StrimziPodSet>,
+}
 
 impl Known {
     /// What comes of a node's sheet.
@@ -194,7 +237,7 @@ impl Known {
         own: Own,
     ) -> Result<&Outcome, serde_json::Error> {
         use std::collections::btree_map::Entry;
-        let known = match self.0.entry(node.id) {
+        let known = match self.nodes.entry(node.id) {
             Entry::Occupied(known) if known.get().0 == own => known.into_mut(),
             entry => {
                 let outcome = Sheet { common, node, own: &own }.outcome()?;
@@ -223,11 +266,34 @@ impl Known {
 
     /// The fingerprint of that pod.
     pub(crate) fn pod_digest(&self, node: NodeId) -> Option<Digest> {
-        self.0.get(&node).map(|(_, outcome)| outcome.pod)
+        self.nodes.get(&node).map(|(_, outcome)| outcome.pod)
+    }
+
+    /// A claim of such a node, by its name: its disk and who it is.
+    pub(crate) fn claim<'a>(
+        &'a self,
+        common: &'a Common<'a>,
+        node: Node<'a>,
+        name: Option<&str>,
+    ) -> Option<(&'a Disk, ObjectMeta)> {
+        self.sheet(common, node)?.claims().find(|(_, meta)| meta.name.as_deref() == name)
+    }
+
+    /// The pod set of a pool, without the pods.
+    pub(crate) fn set(
+        &mut self,
+        common: &Common<'_>,
+        pool: &Pool,
+    ) -> Result<&api::StrimziPodSet, serde_json::Error> {
+        use std::collections::btree_map::Entry;
+        Ok(match self.sets.entry(pool.name.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(empty_set(common, pool)?),
+        })
     }
 
     fn sheet<'a>(&'a self, common: &'a Common<'a>, node: Node<'a>) -> Option<Sheet<'a>> {
-        self.0.get(&node.id).map(|(own, _)| Sheet { common, node, own })
+        self.nodes.get(&node.id).map(|(own, _)| Sheet { common, node, own })
     }
 }
 
