@@ -67,14 +67,25 @@ impl Kind {
     pub fn key_secret(self, cluster: &str) -> String {
         format!("{cluster}-{self}")
     }
+
+    /// The authority whose certificates or key are in this Secret.
+    pub fn of_secret(cluster: &str, secret: &str) -> Option<Self> {
+        let name = secret.strip_prefix(cluster)?.strip_prefix('-')?;
+        let name = name.strip_suffix("-cert").unwrap_or(name);
+        [Self::Cluster, Self::Clients].into_iter().find(|kind| kind.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cluster => "cluster-ca",
+            Self::Clients => "clients-ca",
+        }
+    }
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cluster => "cluster-ca",
-            Self::Clients => "clients-ca",
-        })
+        f.write_str(self.name())
     }
 }
 

@@ -43,6 +43,11 @@ impl Request {
         }
     }
 
+    /// Are these the names as they are written in it? Mostly they are, and then nothing has to be sorted to find out.
+    fn has_just(&self, names: &[String]) -> bool {
+        self.addresses.is_empty() && self.dns_names == names
+    }
+
     fn names(&self) -> Vec<String> {
         let addresses = self.addresses.iter().map(IpAddr::to_string);
         let mut names: Vec<String> = self.dns_names.iter().cloned().chain(addresses).collect();
@@ -215,7 +220,7 @@ impl Stored {
             (!is_from_issuer && !is_tolerated())
                 .then(|| Reason::OtherAuthority { authority: issuer.certificate.subject.clone() }),
             other_subject(leaf, wanted),
-            other_names(&leaf.names, &wanted.names()),
+            (!wanted.has_just(&leaf.names)).then(|| other_names(&leaf.names, &wanted.names())).flatten(),
             (is_from_issuer && self.chain != issuer.chain).then_some(Reason::Chain),
             ends_soon(leaf, wanted, issuer, now),
         ];

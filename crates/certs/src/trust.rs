@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
@@ -10,10 +12,17 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::time::ASN1Time;
 use x509_parser::x509::AttributeTypeAndValue;
 
-/// A certificate that could be read. It is taken apart once: a pass asks the same things of it again and again.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Certificate {
+/// A certificate that could be read. It is taken apart once: a pass asks the same things of it again and again, and keeps it in
+/// many places.
+#[derive(Clone)]
+pub struct Certificate(Arc<Parts>);
+
+/// What a certificate says.
+pub struct Parts {
     der: Vec<u8>,
+    /// The certificate as text, once somebody asked for it.
+    pem: OnceLock<String>,
+    fingerprint: [u8; 32],
     /// The subject as people write it, for example `O=io.strimzi, CN=cluster-ca v0`.
     pub subject: String,
     pub not_before: Timestamp,
@@ -29,6 +38,29 @@ pub struct Certificate {
     pub(crate) public_key: Vec<u8>,
     pub(crate) key_id: Option<Vec<u8>>,
     issuer_key_id: Option<Vec<u8>>,
+}
+
+impl Deref for Certificate {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl PartialEq for Certificate {
+    /// Everything else is read from the same bytes.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.der == other.der
+    }
+}
+
+impl Eq for Certificate {}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Certificate({}, {} to {})", self.subject, self.not_before, self.not_after)
+    }
 }
 
 /// Text that is not a list of certificates.
@@ -50,7 +82,9 @@ impl Certificate {
         // A name with an empty part is refused here, because the library that signs breaks down on it.
         let is_whole = rest.is_empty() && subject.iter().all(|part| part.iter().next().is_some());
         let (key_id, issuer_key_id) = key_ids(&parsed);
-        Some(Self {
+        let mut fingerprint = [0; 32];
+        fingerprint.copy_from_slice(digest(&SHA256, der).as_ref());
+        Some(Self(Arc::new(Parts {
             subject: is_whole.then(|| subject.to_string())?,
             not_before: time(parsed.validity().not_before)?,
             not_after: time(parsed.validity().not_after)?,
@@ -64,7 +98,9 @@ impl Certificate {
             key_id,
             issuer_key_id,
             der: der.to_vec(),
-        })
+            pem: OnceLock::new(),
+            fingerprint,
+        })))
     }
 
     /// All certificates of a PEM file, in its order.
@@ -80,13 +116,14 @@ impl Certificate {
         &self.der
     }
 
-    pub fn pem(&self) -> String {
-        to_pem("CERTIFICATE", &self.der)
+    pub fn pem(&self) -> &str {
+        self.pem.get_or_init(|| to_pem("CERTIFICATE", &self.der))
     }
 
     /// SHA-256 of the certificate, in hexadecimal.
     pub fn fingerprint(&self) -> String {
-        digest(&SHA256, &self.der).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+        let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half)]);
+        self.fingerprint.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
     }
 
     pub fn is_expired(&self, now: Timestamp) -> bool {
@@ -133,7 +170,7 @@ impl Certificate {
 
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Certificate({}, {} to {})", self.subject, self.not_before, self.not_after)
+        self.0.fmt(f)
     }
 }
 
@@ -181,7 +218,7 @@ pub(crate) fn to_pem(tag: &str, der: &[u8]) -> String {
 
 /// The file that a node trusts: every certificate once, one after the other.
 pub fn bundle<'a>(certificates: impl IntoIterator<Item = &'a Certificate>) -> String {
-    let mut pems: Vec<String> = Vec::new();
+    let mut pems: Vec<&str> = Vec::new();
     for pem in certificates.into_iter().map(Certificate::pem) {
         if !pems.contains(&pem) {
             pems.push(pem);

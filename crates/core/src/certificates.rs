@@ -242,8 +242,9 @@ fn leaves(world: &World, bearers: &[Bearer], issuer: Issuer, cert_generation: u6
     let known = world.secrets.values().filter_map(|secret| bearer(secret));
     let is_listed = |known: &Bearer| bearers.iter().any(|bearer| bearer.pod == known.pod);
     let known = known.filter(|known| !is_listed(known) && world.pods.contains_key(&known.pod));
+    let services = service_names(world);
     let of_nodes = bearers.iter().cloned().chain(known).map(|bearer| {
-        let request = node_request(world, &bearer, &operator);
+        let request = node_request(world, &bearer, &operator, &services);
         (bearer.pod.clone(), request, Layout::Node { pool: bearer.pool })
     });
     let of_operator = (operator_secret(&world.key.name), operator.clone(), Layout::Operator);
@@ -275,17 +276,22 @@ fn bearer(secret: &SecretView) -> Option<Bearer> {
         .flatten()
 }
 
-/// A node is known by its own name, by those of the services that lead to it, and by those of its listeners.
-fn node_request(world: &World, bearer: &Bearer, like: &Request) -> Request {
-    let (key, pod, domain) = (&world.key, &bearer.pod, &world.settings.cluster_domain);
+/// The names of the services that lead to every node.
+fn service_names(world: &World) -> BTreeSet<String> {
+    let (key, domain) = (&world.key, &world.settings.cluster_domain);
     let services = [key.bootstrap_service(), key.headless_service()];
-    let names = services.iter().flat_map(|service| key.service_names(service, domain));
+    services.iter().flat_map(|service| key.service_names(service, domain)).collect()
+}
+
+/// A node is known by its own name, by those of the services that lead to it, and by those of its listeners.
+fn node_request(world: &World, bearer: &Bearer, like: &Request, services: &BTreeSet<String>) -> Request {
+    let (key, pod, domain) = (&world.key, &bearer.pod, &world.settings.cluster_domain);
     let own = [format!("{pod}.{}.{}.svc", key.headless_service(), key.namespace), key.pod_host(pod, domain)];
     let listeners = bearer.names.iter().map(|name| match name.parse::<IpAddr>() {
         Ok(address) => address.to_string(),
         Err(_) => name.clone(),
     });
-    let mut names: BTreeSet<String> = names.chain(own).chain(listeners).collect();
+    let mut names: BTreeSet<String> = services.iter().cloned().chain(own).chain(listeners).collect();
     let stored = world.secrets.get(pod).and_then(|secret| secret.stored()).map(Stored::certificate);
     if let Some(stored) = stored
         && bearer.keeps_names

@@ -5,7 +5,6 @@
 //! to no memory, and a look at it a microsecond. Nothing here is stricter than Kafka: what the jars do not say is left to Kafka.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -153,17 +152,35 @@ pub fn find(version: &KafkaVersion, name: &str) -> Option<Definition> {
     lines_of(name).find(|line| line.holds_in(version))?.definition()
 }
 
-/// Settings that some version can change for all brokers at once. Of most settings that nodes have, this is all that is asked.
-static EVER_CLUSTER_WIDE: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
+/// A setting that some versions can change for all brokers at once, and from which to which of them.
+struct ClusterWide {
+    name: &'static str,
+    first: (u32, u32),
+    last: (u32, u32),
+    definition: Definition,
+}
+
+impl ClusterWide {
+    fn holds_in(&self, minor: (u32, u32)) -> bool {
+        (self.first..=self.last).contains(&minor)
+    }
+}
+
+/// All of them, sorted by name. Of most settings that nodes have, this is all that is asked, and for every node again.
+static CLUSTER_WIDE: LazyLock<Vec<ClusterWide>> = LazyLock::new(|| {
     let lines = TABLE.lines().filter_map(Line::parse);
-    let lines = lines.filter(|line| line.definition().is_some_and(|found| found.mode == Mode::ClusterWide));
-    lines.map(|line| line.name).collect()
+    let found = lines.filter_map(|line| {
+        let definition = line.definition().filter(|found| found.mode == Mode::ClusterWide)?;
+        Some(ClusterWide { name: line.name, first: line.first, last: line.last, definition })
+    });
+    found.collect()
 });
 
 /// What holds for a setting that a version can change for all brokers at once; `None` for all others.
 pub fn find_cluster_wide(version: &KafkaVersion, name: &str) -> Option<Definition> {
-    let name = EVER_CLUSTER_WIDE.get(name)?;
-    find(version, name).filter(|found| found.mode == Mode::ClusterWide)
+    let first = CLUSTER_WIDE.partition_point(|one| one.name < name);
+    let mut found = CLUSTER_WIDE[first..].iter().take_while(|one| one.name == name);
+    found.find(|one| one.holds_in(version.minor())).map(|one| one.definition)
 }
 
 /// The versions that know a setting, for people: `4.2 to 4.3`. `None` when no supported version does.
@@ -177,10 +194,8 @@ pub fn known_to(name: &str) -> Option<String> {
 
 /// The settings that a version can change for all brokers at once, by name.
 pub fn cluster_wide(version: &KafkaVersion) -> impl Iterator<Item = &'static str> {
-    let lines = TABLE.lines().filter_map(Line::parse).filter(|line| line.holds_in(version));
-    lines
-        .filter(|line| line.definition().is_some_and(|found| found.mode == Mode::ClusterWide))
-        .map(|line| line.name)
+    let minor = version.minor();
+    CLUSTER_WIDE.iter().filter(move |one| one.holds_in(minor)).map(|one| one.name)
 }
 
 impl Definition {

@@ -36,6 +36,26 @@ impl Digest {
         })
     }
 
+    /// The fingerprint of values of which only the fingerprints are known, in this order.
+    pub fn of_digests(digests: impl Iterator<Item = Self>) -> Self {
+        Self::fed(|feed| digests.for_each(|digest| feed.0.extend_from_slice(&digest.0)))
+    }
+
+    /// The fingerprint of bytes in parts.
+    pub fn of_parts(parts: &[&[u8]]) -> Self {
+        Self::fed(|feed| {
+            for part in parts {
+                feed.begin(b'b', part.len());
+                feed.0.extend_from_slice(part);
+            }
+        })
+    }
+
+    /// The fingerprint itself.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     fn fed(with: impl FnOnce(&mut Feed)) -> Self {
         let mut feed = Feed(Vec::with_capacity(USUAL));
         with(&mut feed);

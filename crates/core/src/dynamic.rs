@@ -183,13 +183,14 @@ pub(crate) fn compare(world: &World, cluster: &Cluster) -> Result<Dynamic, serde
         dynamic: Dynamic::default(),
     };
     let mut all_settled = true;
+    let wanted = Digest::of(&comparison.wanted)?;
     for node in cluster.nodes() {
         let name = cluster.pod_name(node);
         let Some(pod) = world.pods.get(&name).filter(|pod| pod.is_serving()) else {
             all_settled = false;
             continue;
         };
-        let state = Digest::of(&(&pod.meta.uid, pod.since, &comparison.wanted))?;
+        let state = state(pod, wanted);
         if world.checked_settings.get(&name) == Some(&state) {
             comparison.right.extend(comparison.wanted.keys().cloned());
             continue;
@@ -213,6 +214,13 @@ pub(crate) fn compare(world: &World, cluster: &Cluster) -> Result<Dynamic, serde
     }
     comparison.dynamic.unproven = comparison.unproven(world);
     Ok(comparison.finish(all_settled))
+}
+
+/// What a node that was found right need not be asked about again: this life of its pod, and what was wanted then.
+fn state(pod: &PodView, wanted: Digest) -> Digest {
+    let since = pod.since.map(|since| since.as_nanosecond().to_le_bytes());
+    let since = since.as_ref().map_or(&[][..], <[u8; 16]>::as_slice);
+    Digest::of_parts(&[pod.meta.uid.as_bytes(), since, wanted.bytes()])
 }
 
 /// The settings of the spec that can change while nodes run.

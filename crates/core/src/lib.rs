@@ -55,6 +55,7 @@ mod roles;
 pub mod rolling;
 mod secrets;
 mod settings;
+mod sheet;
 pub mod status;
 mod steps;
 pub mod storage;

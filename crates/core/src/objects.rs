@@ -3,6 +3,7 @@
 //! An object is written only when it differs from what was observed in something Karst sets, so a cluster that
 //! is as it should be causes no request at all.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -18,24 +19,23 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use karst_api as api;
 
 use crate::cluster::{Cluster, Node, Pool};
-use crate::config::{self, REPLICATION_PORT};
+use crate::config::REPLICATION_PORT;
 use crate::digest::Digest;
 use crate::ids::ClusterId;
 use crate::listeners::address::{self, Served};
 use crate::listeners::{ClientListener, Reach};
 use crate::names::{
-    ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, DISK_ANNOTATION,
-    POD_NAME_LABEL, RESTORED_POD_ANNOTATION, SETTINGS_IN_KAFKA_ANNOTATION,
+    ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DISK_ANNOTATION, RESTORED_POD_ANNOTATION,
+    SETTINGS_IN_KAFKA_ANNOTATION,
 };
-use crate::properties::Properties;
 use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
 use crate::references::Wish;
 use crate::restoration::{self, Restoration};
+use crate::sheet::{self, Common, Known, Outcome, Own};
 use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
-use crate::versions::Logging;
 use crate::world::{ClaimView, Meta, PlainView, Settings, World};
-use crate::{anew, certificates, dynamic, fences, jvm, logging, metrics, pods, unproven};
+use crate::{anew, certificates, dynamic, fences, logging, metrics, unproven};
 
 /// An object to be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -172,20 +172,22 @@ impl Object {
     }
 
     fn meta_is_in(&self, seen: &Meta) -> bool {
-        let subset = |wanted: &Option<BTreeMap<String, String>>, seen: &BTreeMap<String, String>| {
-            wanted.iter().flatten().all(|(key, value)| seen.get(key) == Some(value))
-        };
-        let meta = self.meta();
-        let marks = |annotations: Option<&BTreeMap<String, String>>| {
-            [ADDITIONS_ANNOTATION, RESTORED_POD_ANNOTATION]
-                .map(|mark| annotations.and_then(|all| all.get(mark)).cloned())
-        };
-        if marks(meta.annotations.as_ref()) != marks(Some(&seen.annotations)) {
-            return false;
-        }
-        let owned = meta.owner_references.iter().flatten().all(|owner| seen.owners.contains(&owner.uid));
-        owned && subset(&meta.labels, &seen.labels) && subset(&meta.annotations, &seen.annotations)
+        is_in(self.meta(), seen)
     }
+}
+
+/// Is all that Karst sets in an object's metadata there already?
+fn is_in(wanted: &ObjectMeta, seen: &Meta) -> bool {
+    let subset = |wanted: &Option<BTreeMap<String, String>>, seen: &BTreeMap<String, String>| {
+        wanted.iter().flatten().all(|(key, value)| seen.get(key) == Some(value))
+    };
+    let is_marked_alike =
+        |mark: &str| wanted.annotations.as_ref().and_then(|all| all.get(mark)) == seen.annotations.get(mark);
+    if ![ADDITIONS_ANNOTATION, RESTORED_POD_ANNOTATION].into_iter().all(is_marked_alike) {
+        return false;
+    }
+    let owned = wanted.owner_references.iter().flatten().all(|owner| seen.owners.contains(&owner.uid));
+    owned && subset(&wanted.labels, &seen.labels) && subset(&wanted.annotations, &seen.annotations)
 }
 
 fn claim_spec(claim: &ClaimView) -> PersistentVolumeClaimSpec {
@@ -219,8 +221,15 @@ pub fn service_digest(service: &Service) -> Result<Digest, serde_json::Error> {
 
 /// Fingerprint of the spec of a pod set.
 pub fn pod_set_digest(spec: &api::StrimziPodSetSpec) -> Result<Digest, serde_json::Error> {
-    let selector = serde_json::to_value(&spec.selector)?;
-    Ok(Digest::of_list(&std::iter::once(&selector).chain(&spec.pods).collect::<Vec<_>>()))
+    digest_of_set(&spec.selector, spec.pods.iter().map(Digest::of_json))
+}
+
+/// The same, of a set of which only the fingerprints of the pods are known.
+fn digest_of_set(
+    selector: &LabelSelector,
+    pods: impl Iterator<Item = Digest>,
+) -> Result<Digest, serde_json::Error> {
+    Ok(Digest::of_digests(std::iter::once(Digest::of(selector)?).chain(pods)))
 }
 
 /// The keys of a node's ConfigMap that Karst may set. Others are not ours: they can be added, and are not looked at.
@@ -316,27 +325,107 @@ impl Render<'_> {
         objects
     }
 
-    /// The objects of the nodes: what pods need first, then the pods.
-    pub fn nodes(&self) -> Result<Vec<Object>, serde_json::Error> {
-        let mut objects = Vec::new();
-        for pool in &self.cluster.pools {
-            let mut pods = Vec::new();
-            for id in &pool.nodes {
-                let node = Node { id: *id, pool };
-                if !self.can_run(node) {
-                    continue;
+    /// The objects of the nodes that are not yet as they should be: what pods need first, then the pods.
+    pub(crate) fn nodes_to_write(&self) -> Result<Vec<Object>, serde_json::Error> {
+        let common = self.common();
+        sheet::remembering(&common, &self.world.settings, |known| {
+            let mut objects = Vec::new();
+            for pool in &self.cluster.pools {
+                let nodes = pool.nodes.iter().map(|id| Node { id: *id, pool });
+                let nodes: Vec<_> = nodes.filter(|node| self.can_run(*node)).collect();
+                for node in &nodes {
+                    let outcome = known.of(&common, *node, self.own(*node))?;
+                    let (has_settings, claims) =
+                        (self.has_settings(*node, outcome), self.missing_claims(outcome));
+                    if !has_settings {
+                        objects.extend(known.config_map(&common, *node).map(Object::ConfigMap));
+                    }
+                    let claims =
+                        claims.iter().filter_map(|name| known.claim(&common, *node, name.as_deref()));
+                    objects
+                        .extend(claims.filter_map(|(disk, meta)| self.claim(disk, meta)).map(Object::Claim));
                 }
-                let served = address::served(self.world, self.cluster, node);
-                let config = self.server_config(node, &served);
-                objects.push(Object::ConfigMap(self.config_map(node, &served, &config)));
-                objects.extend(self.claims(node).into_iter().map(Object::Claim));
-                pods.push(pods::render(self, node, &served, &config)?);
+                if !pool.ids.is_empty() {
+                    objects.extend(self.pod_set_to_write(&common, pool, &nodes, known)?);
+                }
             }
-            if !pool.ids.is_empty() {
-                objects.push(Object::PodSet(self.pod_set(pool, pods)?));
-            }
+            Ok(objects)
+        })
+    }
+
+    /// Is a node's ConfigMap as it should be?
+    fn has_settings(&self, node: Node<'_>, outcome: &Outcome) -> bool {
+        let seen = self.world.config_maps.get(&self.cluster.pod_name(node));
+        seen.is_some_and(|seen| {
+            seen.digest == Some(outcome.settings) && is_in(&outcome.settings_meta, &seen.meta)
+        })
+    }
+
+    /// Those of a node's claims that are not as they should be, by name. Of one that exists only the metadata is looked at: see
+    /// [`Object::is_as_observed`].
+    fn missing_claims(&self, outcome: &Outcome) -> Vec<Option<String>> {
+        let is_there = |meta: &&ObjectMeta| {
+            let seen = meta.name.as_ref().and_then(|name| self.world.claims.get(name));
+            seen.is_some_and(|seen| is_in(meta, &seen.meta))
+        };
+        let missing = outcome.claims.iter().filter(|meta| !is_there(meta));
+        missing.map(|meta| meta.name.clone()).collect()
+    }
+
+    /// The pod set of a pool, unless it is as it should be.
+    fn pod_set_to_write(
+        &self,
+        common: &Common<'_>,
+        pool: &Pool,
+        nodes: &[Node<'_>],
+        known: &mut Known,
+    ) -> Result<Option<Object>, serde_json::Error> {
+        let pods: Vec<_> = nodes.iter().filter_map(|node| known.pod_digest(node.id)).collect();
+        let set = known.set(common, pool)?;
+        let digest = digest_of_set(&set.spec.selector, pods.into_iter())?;
+        let seen = set.metadata.name.as_ref().and_then(|name| self.world.pod_sets.get(name));
+        if seen.is_some_and(|seen| seen.digest == Some(digest) && is_in(&set.metadata, &seen.meta)) {
+            return Ok(None);
         }
-        Ok(objects)
+        let mut set = set.clone();
+        for node in nodes {
+            set.spec.pods.extend(known.pod(common, *node)?);
+        }
+        Ok(Some(Object::PodSet(set)))
+    }
+
+    /// What the objects of all nodes are made from.
+    fn common(&self) -> Common<'_> {
+        Common {
+            cluster: self.cluster,
+            spec: &self.world.kafka.spec.kafka,
+            owner: owner(&self.world.kafka),
+            settings: &self.world.settings,
+            cluster_id: self.cluster_id,
+            initial: self.initial,
+            quorum: self.quorum,
+            bootstrap_servers: &self.bootstrap_servers,
+        }
+    }
+
+    /// What the objects of one node are made from besides.
+    fn own(&self, node: Node<'_>) -> Own {
+        let pod = self.cluster.pod_name(node);
+        let served = address::served(self.world, self.cluster, node);
+        let user = match unproven::settings(self.world, self.cluster, node, self.unproven) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(settings) => Some(settings),
+        };
+        Own {
+            user,
+            format: self.storage_format(node),
+            restored: self.restored(node).filter(|one| !one.is_over).map(|one| one.voters.clone()),
+            logging: self.logging(node),
+            metrics: self.metrics(node),
+            certificate: certificates::annotations(self.world, &pod),
+            memories: self.memories(node, &served),
+            served: served.into_iter().map(|one| (one.listener.name.clone(), one.advertised)).collect(),
+        }
     }
 
     /// A node without its certificate is not made yet, nor one whose listeners get their addresses in a moment. One that runs
@@ -350,21 +439,6 @@ impl Render<'_> {
                 && address::may_start(self.world, self.cluster, node).is_ok())
     }
 
-    fn server_config(&self, node: Node<'_>, served: &[Served<'_>]) -> Properties {
-        let user = unproven::settings(self.world, self.cluster, node, self.unproven);
-        config::render(self.cluster, node, served, self.quorum, &self.bootstrap_servers, Some(&user))
-    }
-
-    /// The JVM's arguments.
-    pub(crate) fn jvm_options(&self, node: Node<'_>) -> String {
-        let mut options = jvm::options(node.pool.jvm_options.as_ref(), node.pool.memory());
-        if self.metrics(node).is_some() {
-            options.push_str(&metrics::argument());
-            options.push('\n');
-        }
-        options
-    }
-
     /// What a node logs.
     fn logging(&self, node: Node<'_>) -> Arc<str> {
         let kind = self.cluster.version.logging;
@@ -376,15 +450,8 @@ impl Render<'_> {
         }
     }
 
-    /// What a node logs, when it finds that out only at its start and it is not what every node logs.
-    pub(crate) fn logging_read_once(&self, node: Node<'_>) -> Option<Arc<str>> {
-        let kind = self.cluster.version.logging;
-        let text = Some(self.logging(node)).filter(|_| kind == Logging::Log4j1)?;
-        logging::is_special(logging::key(kind), &text).then_some(text)
-    }
-
     /// How a node tells about itself in numbers, if it does.
-    pub(crate) fn metrics(&self, node: Node<'_>) -> Option<Arc<str>> {
+    fn metrics(&self, node: Node<'_>) -> Option<Arc<str>> {
         match self.cluster.metrics.as_ref()? {
             Wish::Text(text) => Some(Arc::clone(text)),
             Wish::Kept => self.kept(node, metrics::FILE),
@@ -419,39 +486,12 @@ impl Render<'_> {
         crate::quorum::storage_format(node.id, self.initial, running, worked_before, quorum)
     }
 
-    fn config_map(&self, node: Node<'_>, served: &[Served<'_>], config: &Properties) -> ConfigMap {
-        let mut data = vec![
-            ("server.config", config.render()),
-            ("cluster.id", self.cluster_id.map(ToString::to_string).unwrap_or_default()),
-            ("metadata.version", self.cluster.metadata_version.to_owned()),
-            ("storage.format", self.storage_format(node).as_str().to_owned()),
-            (
-                "initial.controllers",
-                self.initial_controllers(node).map(ToString::to_string).unwrap_or_default(),
-            ),
-            ("jvm.options", self.jvm_options(node)),
-            ("java.security", jvm::SECURITY.to_owned()),
-            (logging::key(self.cluster.version.logging), self.logging(node).to_string()),
-        ];
-        data.extend(self.metrics(node).map(|text| (metrics::FILE, text.to_string())));
-        ConfigMap {
-            metadata: self.config_map_meta(node, served),
-            data: Some(data.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
-            ..ConfigMap::default()
-        }
-    }
-
     fn restored(&self, node: Node<'_>) -> Option<&Restoration> {
         self.restoration.as_ref().filter(|restoration| restoration.is_of(node.id))
     }
 
-    fn initial_controllers(&self, node: Node<'_>) -> Option<&InitialControllers> {
-        let restored = self.restored(node).filter(|restoration| !restoration.is_over);
-        restored.map(|restoration| &restoration.voters).or(self.initial)
-    }
-
-    fn config_map_meta(&self, node: Node<'_>, served: &[Served<'_>]) -> ObjectMeta {
-        let mut meta = self.node_meta(node, self.cluster.pod_name(node));
+    /// What a node's ConfigMap remembers.
+    fn memories(&self, node: Node<'_>, served: &[Served<'_>]) -> Vec<(&'static str, String)> {
         let restored = match self.restored(node) {
             Some(restoration) => restoration.first_pod(self.world, node.id),
             None => restoration::mark(self.world, node.id),
@@ -461,40 +501,11 @@ impl Render<'_> {
             (DISK_ANNOTATION, anew::memory(self.world, self.cluster, node)),
             (ADVERTISED_ANNOTATION, address::memory(served)),
         ];
-        for (key, memory) in memories {
-            let Some(memory) = memory else { continue };
-            meta.annotations.get_or_insert_default().insert(key.to_owned(), memory);
-        }
-        node.pool.template.others().add_marked_to(&mut meta);
-        meta
+        memories.into_iter().filter_map(|(key, memory)| Some((key, memory?))).collect()
     }
 
-    fn node_meta(&self, node: Node<'_>, name: String) -> ObjectMeta {
-        let mut labels = self.cluster.key.pool_labels(&node.pool.name);
-        labels.insert(POD_NAME_LABEL.to_owned(), self.cluster.pod_name(node));
-        ObjectMeta {
-            name: Some(name),
-            namespace: Some(self.cluster.key.namespace.clone()),
-            labels: Some(labels),
-            owner_references: Some(vec![owner(&self.world.kafka)]),
-            ..ObjectMeta::default()
-        }
-    }
-
-    fn claims(&self, node: Node<'_>) -> Vec<PersistentVolumeClaim> {
-        node.pool.storage.disks().iter().filter_map(|disk| self.claim(node, disk)).collect()
-    }
-
-    fn claim(&self, node: Node<'_>, disk: &Disk) -> Option<PersistentVolumeClaim> {
-        let Medium::Claim { size, class, selector, delete } = &disk.medium else { return None };
-        let name = disk.claim_name(&self.cluster.pod_name(node))?;
-        let mut meta = self.node_meta(node, name);
-        meta.annotations = Some([(DELETE_CLAIM_ANNOTATION.to_owned(), delete.to_string())].into());
-        if !delete {
-            // Data that is to outlive the cluster must not go with its owner.
-            meta.owner_references = None;
-        }
-        node.pool.template.claims().add_marked_to(&mut meta);
+    fn claim(&self, disk: &Disk, meta: ObjectMeta) -> Option<PersistentVolumeClaim> {
+        let Medium::Claim { size, class, selector, .. } = &disk.medium else { return None };
         let wanted = ClaimView {
             requested: Some(size.clone()),
             access_modes: Some(vec!["ReadWriteOnce".to_owned()]),
@@ -506,30 +517,6 @@ impl Render<'_> {
         let seen = meta.name.as_ref().and_then(|name| self.world.claims.get(name));
         let spec = claim_spec(seen.map_or(&wanted, AsRef::as_ref));
         Some(PersistentVolumeClaim { metadata: meta, spec: Some(spec), ..PersistentVolumeClaim::default() })
-    }
-
-    fn pod_set(
-        &self,
-        pool: &Pool,
-        pods: Vec<serde_json::Value>,
-    ) -> Result<api::StrimziPodSet, serde_json::Error> {
-        let key = &self.cluster.key;
-        let name = key.pod_set(&pool.name);
-        let selector =
-            LabelSelector { match_labels: Some(key.pool_selector(&pool.name)), ..LabelSelector::default() };
-        let mut set = api::StrimziPodSet::new(&name, api::StrimziPodSetSpec { selector, pods });
-        set.metadata.namespace = Some(key.namespace.clone());
-        set.metadata.labels = Some(key.pool_labels(&pool.name));
-        set.metadata.owner_references = Some(vec![owner(&self.world.kafka)]);
-        set.metadata.annotations = Some(
-            [
-                (crate::names::KAFKA_VERSION_ANNOTATION.to_owned(), self.cluster.version.version.to_owned()),
-                (crate::names::STORAGE_ANNOTATION.to_owned(), serde_json::to_string(&pool.storage_written)?),
-            ]
-            .into(),
-        );
-        pool.template.pod_set().add_marked_to(&mut set.metadata);
-        Ok(set)
     }
 }
 

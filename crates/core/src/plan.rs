@@ -159,7 +159,12 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     }
 
     // Objects.
-    let mut wanted = Render::shared(&cluster, &world.kafka, &world.settings, settings.ours.as_ref());
+    let shared = Render::shared(&cluster, &world.kafka, &world.settings, settings.ours.as_ref());
+    for object in shared {
+        if !object.is_as_observed(world)? {
+            plan.objects.push(object.in_place_of_seen(world));
+        }
+    }
     if plan.facts.is_empty() {
         let render = Render {
             cluster: &cluster,
@@ -171,18 +176,14 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
             restoration: restoration.clone(),
             unproven: &settings.unproven,
         };
-        wanted.extend(render.nodes()?);
+        let nodes = render.nodes_to_write()?.into_iter();
+        plan.objects.extend(nodes.map(|object| object.in_place_of_seen(world)));
         reach_listeners(&mut plan, world, &cluster)?;
         grow_claims(&mut plan, world, &cluster);
         if identity.cluster_id.is_some() {
             plan.removals = removals::of(world, &cluster, &pool_problems);
         }
         plan.protections = removals::protections(world, &cluster);
-    }
-    for object in wanted {
-        if !object.is_as_observed(world)? {
-            plan.objects.push(object.in_place_of_seen(world));
-        }
     }
 
     if migration::is_over(world) {

@@ -14,8 +14,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use karst_api as api;
 
-use crate::certificates;
-use crate::cluster::{Node, Pool};
+use crate::cluster::Pool;
 use crate::config::{self, REPLICATION_PORT};
 use crate::digest::Digest;
 use crate::dynamic;
@@ -26,15 +25,16 @@ use crate::names::{
     POD_NAME_LABEL, QUORUM_PODS_ANNOTATION, REVISION_ANNOTATION, STARTED_WITH_ANNOTATION, listeners_secret,
     trust_secret,
 };
-use crate::objects::Render;
 use crate::probes;
 use crate::properties::Properties;
 use crate::quorum::CONTROLLER_PORT;
 use crate::rack::Rack;
 use crate::reach;
 use crate::revision;
+use crate::sheet::Sheet;
 use crate::storage::{Disk, Medium};
 use crate::template::{ContainerTemplate, PodTemplate};
+use crate::world::Settings;
 
 /// The user and group of the official image.
 const KAFKA_USER: i64 = 1000;
@@ -42,23 +42,23 @@ const KAFKA_USER: i64 = 1000;
 const GRACE_SECONDS: i64 = 30;
 
 /// The pod as it is to be created, with its fingerprint.
-pub fn render(
-    context: &Render<'_>,
-    node: Node<'_>,
+pub(crate) fn render(
+    sheet: &Sheet<'_>,
     served: &[Served<'_>],
     config: &Properties,
 ) -> Result<serde_json::Value, serde_json::Error> {
-    let metadata = metadata(context, node, config)?;
-    let pod = Pod { metadata, spec: Some(spec(context, node, served)), ..Pod::default() };
+    let metadata = metadata(sheet, config)?;
+    let pod = Pod { metadata, spec: Some(spec(sheet, served)), ..Pod::default() };
     let mut pod = serde_json::to_value(pod)?;
     let revision = revision::of(&pod);
     let mut annotations = BTreeMap::from([(REVISION_ANNOTATION.to_owned(), revision)]);
     // New certificates are no reason to restart, so they are no part of the fingerprint.
-    annotations.extend(certificates::annotations(context.world, &context.cluster.pod_name(node)));
+    annotations.extend(sheet.own.certificate.iter().cloned());
     // Neither are new addresses, as long as some of the old ones are good.
-    annotations.insert(QUORUM_PODS_ANNOTATION.to_owned(), reach::annotation(&context.bootstrap_servers));
+    let known = reach::annotation(sheet.common.bootstrap_servers);
+    annotations.insert(QUORUM_PODS_ANNOTATION.to_owned(), known);
     // Nor settings that can change while it runs.
-    let changeable = dynamic::annotation(context.cluster.version, config)?;
+    let changeable = dynamic::annotation(sheet.common.cluster.version, config)?;
     annotations.insert(STARTED_WITH_ANNOTATION.to_owned(), changeable);
     for (key, value) in annotations {
         pod["metadata"]["annotations"][key] = value.into();
@@ -66,12 +66,8 @@ pub fn render(
     Ok(pod)
 }
 
-fn metadata(
-    context: &Render<'_>,
-    node: Node<'_>,
-    config: &Properties,
-) -> Result<ObjectMeta, serde_json::Error> {
-    let cluster = context.cluster;
+fn metadata(sheet: &Sheet<'_>, config: &Properties) -> Result<ObjectMeta, serde_json::Error> {
+    let (cluster, node) = (sheet.common.cluster, sheet.node);
     let name = cluster.pod_name(node);
     let pool = &node.pool.name;
     let mut labels = cluster.key.pool_labels(pool);
@@ -84,7 +80,7 @@ fn metadata(
     ] {
         labels.insert(key.to_owned(), value);
     }
-    let settings = settings_digest(context, node, config)?.short();
+    let settings = settings_digest(sheet, config)?.short();
     let annotations = [
         (KAFKA_VERSION_ANNOTATION.to_owned(), cluster.version.version.to_owned()),
         (CONFIGURATION_HASH_ANNOTATION.to_owned(), settings),
@@ -103,23 +99,18 @@ fn metadata(
 }
 
 /// The fingerprint of what a node reads only when it starts.
-fn settings_digest(
-    context: &Render<'_>,
-    node: Node<'_>,
-    config: &Properties,
-) -> Result<Digest, serde_json::Error> {
-    let (relevant, jvm) = (
-        config::restart_relevant(config, context.cluster.version, node.pool.roles),
-        context.jvm_options(node),
-    );
-    match context.logging_read_once(node) {
-        Some(logging) => Digest::of(&(relevant, jvm, &*logging)),
+fn settings_digest(sheet: &Sheet<'_>, config: &Properties) -> Result<Digest, serde_json::Error> {
+    let version = sheet.common.cluster.version;
+    let (relevant, jvm) =
+        (config::restart_relevant(config, version, sheet.node.pool.roles), sheet.jvm_options());
+    match sheet.logging_read_once() {
+        Some(logging) => Digest::of(&(relevant, jvm, logging)),
         None => Digest::of(&(relevant, jvm)),
     }
 }
 
-fn spec(context: &Render<'_>, node: Node<'_>, served: &[Served<'_>]) -> PodSpec {
-    let cluster = context.cluster;
+fn spec(sheet: &Sheet<'_>, served: &[Served<'_>]) -> PodSpec {
+    let (cluster, node) = (sheet.common.cluster, sheet.node);
     let name = cluster.pod_name(node);
     let template = node.pool.template.pod.clone();
     PodSpec {
@@ -131,9 +122,9 @@ fn spec(context: &Render<'_>, node: Node<'_>, served: &[Served<'_>]) -> PodSpec 
         enable_service_links: Some(template.enable_service_links.unwrap_or(false)),
         restart_policy: Some("Always".to_owned()),
         termination_grace_period_seconds: template.termination_grace_period_seconds.or(Some(GRACE_SECONDS)),
-        image_pull_secrets: pull_secrets(context, &template),
+        image_pull_secrets: pull_secrets(sheet.common.settings, &template),
         security_context: template.security_context.or_else(|| Some(unprivileged())),
-        affinity: Some(affinity(context, node, template.affinity)),
+        affinity: Some(affinity(sheet, template.affinity)),
         tolerations: template.tolerations,
         topology_spread_constraints: template.topology_spread_constraints,
         priority_class_name: template.priority_class_name,
@@ -142,16 +133,16 @@ fn spec(context: &Render<'_>, node: Node<'_>, served: &[Served<'_>]) -> PodSpec 
         dns_policy: template.dns_policy.map(str::to_owned),
         dns_config: template.dns_config,
         host_users: template.host_users,
-        init_containers: Some(vec![launcher_container(context, node)]),
-        containers: vec![kafka_container(context, node, served)],
-        volumes: Some(volumes(context, node, &name, served)),
+        init_containers: Some(vec![launcher_container(sheet)]),
+        containers: vec![kafka_container(sheet, served)],
+        volumes: Some(volumes(sheet, &name, served)),
         ..PodSpec::default()
     }
 }
 
 /// Those of the operator, and those of the template.
-fn pull_secrets(context: &Render<'_>, template: &PodTemplate) -> Option<Vec<LocalObjectReference>> {
-    let names = context.world.settings.image_pull_secrets.iter();
+fn pull_secrets(settings: &Settings, template: &PodTemplate) -> Option<Vec<LocalObjectReference>> {
+    let names = settings.image_pull_secrets.iter();
     let mut secrets: Vec<_> = names.map(|name| LocalObjectReference { name: name.clone() }).collect();
     for secret in &template.image_pull_secrets {
         if !secrets.contains(secret) {
@@ -178,18 +169,18 @@ fn unprivileged() -> PodSecurityContext {
 }
 
 /// Where a pod may and should run.
-fn affinity(context: &Render<'_>, node: Node<'_>, wanted: Option<Affinity>) -> Affinity {
-    let selector = context.cluster.key.selector();
+fn affinity(sheet: &Sheet<'_>, wanted: Option<Affinity>) -> Affinity {
+    let selector = sheet.common.cluster.key.selector();
     let affinity = wanted.unwrap_or_else(|| apart(&selector));
-    match rack(context, node) {
+    match rack(sheet) {
         Some(rack) => rack.spread(affinity, selector),
         None => affinity,
     }
 }
 
 /// Where the node's rack comes from. Controllers have none.
-fn rack<'a>(context: &Render<'a>, node: Node<'_>) -> Option<&'a Rack> {
-    context.cluster.rack.as_ref().filter(|_| node.pool.roles.has_broker())
+fn rack<'a>(sheet: &Sheet<'a>) -> Option<&'a Rack> {
+    sheet.common.cluster.rack.as_ref().filter(|_| sheet.node.pool.roles.has_broker())
 }
 
 /// Nodes of a cluster prefer different machines: one machine lost is then one node lost.
@@ -232,10 +223,10 @@ fn mount(name: &str, path: &str, read_only: bool) -> VolumeMount {
     }
 }
 
-fn launcher_container(context: &Render<'_>, node: Node<'_>) -> Container {
-    let settings = &context.world.settings;
+fn launcher_container(sheet: &Sheet<'_>) -> Container {
+    let settings = sheet.common.settings;
     let mut command = ["/karst-node", "install", "/karst/karst-node"].map(str::to_owned).to_vec();
-    if context.metrics(node).is_some() {
+    if sheet.own.metrics.is_some() {
         command.extend(["--agent".to_owned(), metrics::AGENT.to_owned()]);
     }
     let container = Container {
@@ -247,7 +238,7 @@ fn launcher_container(context: &Render<'_>, node: Node<'_>) -> Container {
         security_context: Some(restricted()),
         ..Container::default()
     };
-    customized(container, &node.pool.template.init_container)
+    customized(container, &sheet.node.pool.template.init_container)
 }
 
 /// A container with what users say about it.
@@ -282,8 +273,8 @@ fn has_own_certificate(served: &[Served<'_>]) -> bool {
     served.iter().any(|one| one.listener.own_certificate().is_some())
 }
 
-fn kafka_container(context: &Render<'_>, node: Node<'_>, served: &[Served<'_>]) -> Container {
-    let spec = &context.world.kafka.spec.kafka;
+fn kafka_container(sheet: &Sheet<'_>, served: &[Served<'_>]) -> Container {
+    let (node, spec) = (sheet.node, sheet.common.spec);
     let mut mounts = vec![
         mount("karst", "/karst", true),
         mount("config", "/opt/kafka/custom-config", true),
@@ -296,16 +287,16 @@ fn kafka_container(context: &Render<'_>, node: Node<'_>, served: &[Served<'_>]) 
         node.pool.storage.disks().iter().map(|disk| mount(&disk.volume_name(), &disk.mount_path(), false)),
     );
     let mut command = vec!["/karst/karst-node".to_owned(), "run".to_owned()];
-    if let Some(rack) = rack(context, node) {
+    if let Some(rack) = rack(sheet) {
         command.extend(rack.arguments());
         mounts.extend(rack.mount());
     }
     let container = Container {
         name: "kafka".to_owned(),
-        image: Some(context.cluster.image.clone()),
-        image_pull_policy: context.world.settings.image_pull_policy.clone(),
+        image: Some(sheet.common.cluster.image.clone()),
+        image_pull_policy: sheet.common.settings.image_pull_policy.clone(),
         command: Some(command),
-        ports: Some(ports(context, node, served)),
+        ports: Some(ports(sheet, served)),
         env: node_variables(served),
         resources: node.pool.resources.as_ref().map(resources),
         volume_mounts: Some(mounts),
@@ -319,7 +310,8 @@ fn kafka_container(context: &Render<'_>, node: Node<'_>, served: &[Served<'_>]) 
     customized(container, &node.pool.template.kafka_container)
 }
 
-fn ports(context: &Render<'_>, node: Node<'_>, served: &[Served<'_>]) -> Vec<ContainerPort> {
+fn ports(sheet: &Sheet<'_>, served: &[Served<'_>]) -> Vec<ContainerPort> {
+    let node = sheet.node;
     let port = |name: &str, port: u16| ContainerPort {
         name: Some(name.to_owned()),
         container_port: i32::from(port),
@@ -334,7 +326,7 @@ fn ports(context: &Render<'_>, node: Node<'_>, served: &[Served<'_>]) -> Vec<Con
         ports.push(port("tcp-replication", REPLICATION_PORT));
         ports.extend(served.iter().map(|one| port(&one.listener.port_name(), one.listener.port)));
     }
-    if context.metrics(node).is_some() {
+    if sheet.own.metrics.is_some() {
         ports.push(port(metrics::PORT_NAME, metrics::PORT));
     }
     ports
@@ -353,8 +345,8 @@ fn resources(wanted: &api::ResourceRequirements) -> ResourceRequirements {
     }
 }
 
-fn volumes(context: &Render<'_>, node: Node<'_>, pod: &str, served: &[Served<'_>]) -> Vec<Volume> {
-    let cluster = &context.cluster.key.name;
+fn volumes(sheet: &Sheet<'_>, pod: &str, served: &[Served<'_>]) -> Vec<Volume> {
+    let (node, cluster) = (sheet.node, &sheet.common.cluster.key.name);
     let template = &node.pool.template.pod;
     let empty_dir = |name: &str, size_limit: Option<&str>| Volume {
         name: name.to_owned(),
@@ -381,7 +373,7 @@ fn volumes(context: &Render<'_>, node: Node<'_>, pod: &str, served: &[Served<'_>
     volumes
         .extend(has_own_certificate(served).then(|| secret_volume("listeners", &listeners_secret(cluster))));
     volumes.extend(node.pool.storage.disks().iter().map(|disk| data_volume(disk, pod, &empty_dir)));
-    volumes.extend(rack(context, node).and_then(Rack::volume));
+    volumes.extend(rack(sheet).and_then(Rack::volume));
     volumes.extend(template.volumes(node.id, pod));
     volumes
 }

@@ -2,7 +2,7 @@
 //!
 //! Whose pool cannot be read, or is not there at all, keeps everything.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -18,11 +18,14 @@ use crate::world::{Meta, World};
 
 /// The objects that are no longer wanted.
 pub(crate) fn of(world: &World, cluster: &Cluster, refused: &BTreeMap<String, Vec<Problem>>) -> Vec<Removal> {
+    let names = |pool: &Pool| pool.ids.iter().map(|id| world.key.pod(&pool.name, *id)).collect();
+    let wanted: Vec<(&Pool, BTreeSet<String>)> =
+        cluster.pools.iter().map(|pool| (pool, names(pool))).collect();
     let is_left = |meta: &Meta| {
-        let pool =
-            meta.labels.get(POOL_LABEL).and_then(|name| cluster.pools.iter().find(|pool| pool.name == *name));
-        let (Some(pool), Some(pod)) = (pool, meta.labels.get(POD_NAME_LABEL)) else { return false };
-        let is_wanted = pool.ids.iter().any(|id| world.key.pod(&pool.name, *id) == *pod);
+        let pool = meta.labels.get(POOL_LABEL);
+        let pool = pool.and_then(|name| wanted.iter().find(|(pool, _)| pool.name == *name));
+        let (Some((pool, wanted)), Some(pod)) = (pool, meta.labels.get(POD_NAME_LABEL)) else { return false };
+        let is_wanted = wanted.contains(pod);
         !is_wanted && !refused.contains_key(&pool.name) && !world.pods.contains_key(pod) && !meta.deleting
     };
     let maps = world
@@ -100,9 +103,9 @@ fn removed_volumes(world: &World, pool: &Pool) -> Vec<Removal> {
 
 /// Was the claim made for a volume of this pod? By its label and by its name.
 fn is_volume_of(claim: &Meta, pod: &str) -> bool {
-    let volume = claim.name.strip_prefix("data-").and_then(|rest| rest.strip_suffix(&format!("-{pod}")));
+    let volume = || claim.name.strip_prefix("data-")?.strip_suffix(pod)?.strip_suffix('-');
     claim.labels.get(POD_NAME_LABEL).is_some_and(|label| label == pod)
-        && volume.is_some_and(|id| id.parse::<i32>().is_ok())
+        && volume().is_some_and(|id| id.parse::<i32>().is_ok())
 }
 
 /// The user said that this claim goes with its node.

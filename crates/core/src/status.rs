@@ -349,11 +349,14 @@ fn said_before(pool: &api::KafkaNodePool, now: &[api::Condition]) -> Vec<api::Co
 }
 
 /// A merge patch that makes `old` into `new`, without the durable facts; `None` when they say the same.
-pub fn patch<S: Serialize>(
+pub fn patch<S: Serialize + PartialEq>(
     old: Option<&S>,
     new: &S,
     facts: &[&str],
 ) -> Result<Option<serde_json::Value>, serde_json::Error> {
+    if old == Some(new) {
+        return Ok(None);
+    }
     let fields = |status: serde_json::Value| match status {
         serde_json::Value::Object(fields) => fields,
         _ => serde_json::Map::new(),

@@ -99,7 +99,7 @@ impl Kubelet {
             }
             return;
         }
-        container.has_machine |= has_claim(api, pod);
+        container.has_machine = container.has_machine || has_claim(api, pod);
         if container.starts.is_some_and(|starts| now >= starts) && self.start(pod, node, api, quorum, dice) {
             if let Some(container) = self.containers.get_mut(&pod.meta.uid) {
                 container.starts = None;

@@ -693,20 +693,22 @@ impl ApiServer {
     /// Lets deleted claims go that no pod uses which has a machine, and deletes pods whose pod set is gone. Returns the uids of
     /// the claims.
     pub fn collect_garbage(&mut self, has_machine: impl Fn(&str) -> bool) -> Vec<String> {
-        let used = self.volumes.iter().filter(|(pod, _)| has_machine(pod));
-        let used: BTreeSet<String> = used.filter_map(|(_, claim)| claim.clone()).collect();
+        let is_used = |name: &str| {
+            let users = self.volumes.iter().filter(|(_, claim)| claim.as_deref() == Some(name));
+            users.into_iter().any(|(pod, _)| has_machine(pod))
+        };
         let free: Vec<_> = self
             .claims()
-            .filter(|claim| claim.meta.deleting && !used.contains(&claim.meta.name))
+            .filter(|claim| claim.meta.deleting && !is_used(&claim.meta.name))
             .map(|claim| (claim.meta.name.clone(), claim.meta.uid.clone()))
             .collect();
         for (name, _) in &free {
             self.gone(Kind::Claim, name);
         }
-        let sets: BTreeSet<String> = self.pod_sets().map(|set| set.meta.uid.clone()).collect();
+        let is_set = |owner: &String| self.pod_sets().any(|set| set.meta.uid == *owner);
         let orphans: Vec<_> = self
             .pods()
-            .filter(|pod| !pod.meta.deleting && !pod.meta.owners.iter().any(|owner| sets.contains(owner)))
+            .filter(|pod| !pod.meta.deleting && !pod.meta.owners.iter().any(is_set))
             .map(|pod| (pod.meta.name.clone(), pod.meta.uid.clone()))
             .collect();
         for (name, uid) in orphans {

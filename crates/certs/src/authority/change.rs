@@ -123,7 +123,7 @@ impl Authority {
         let mut content = self.key_secret().clone();
         let pem = trust::to_pem("PRIVATE KEY", key.serialized_der()).into_bytes();
         content.data.insert(NEXT_KEY.to_owned(), pem);
-        content.data.insert(NEXT_CERTIFICATE.to_owned(), certificate.pem().into_bytes());
+        content.data.insert(NEXT_CERTIFICATE.to_owned(), certificate.pem().as_bytes().to_vec());
         content.annotations.remove(FORCE_REPLACE);
         SecretWrite { name: self.kind.key_secret(&self.cluster), content }
     }
@@ -162,7 +162,7 @@ impl Authority {
         content.data.retain(|name, _| !self.old.contains_key(name));
         let all = [current].into_iter().chain(old.values());
         content.data.insert(CERTIFICATE.to_owned(), trust::bundle(all).into_bytes());
-        content.data.extend(old.iter().map(|(name, old)| (name.clone(), old.pem().into_bytes())));
+        content.data.extend(old.iter().map(|(name, old)| (name.clone(), old.pem().as_bytes().to_vec())));
         let password = content.data.get(PASSWORD).and_then(|bytes| String::from_utf8(bytes.clone()).ok());
         let password = password.map_or_else(new_password, Ok)?;
         let named = old.iter().map(|(name, old)| (name.clone(), old));

@@ -12,7 +12,7 @@ use karst_certs::{
     Authority, Decision, Error, Issuer, KeyAlgorithm, Kind, Leaf, Reason, Request, Secret, SecretWrite,
 };
 
-use super::{KINDS, settings, spec};
+use super::{settings, spec};
 use crate::names::{
     CA_CERT_GENERATION_ANNOTATION, CA_KEY_GENERATION_ANNOTATION, OPERATOR_CERTIFICATE, OPERATOR_KEY,
     POD_NAME_LABEL, POOL_LABEL,
@@ -205,15 +205,16 @@ pub struct Ownership {
 }
 
 fn owners(world: &World, secret: &str) -> Vec<OwnerReference> {
-    if of_authority(world, secret).is_some_and(|kind| !goes_with_cluster(world, kind)) {
-        return Vec::new();
-    }
-    vec![objects::owner(&world.kafka)]
+    if is_owned(world, secret) { vec![objects::owner(&world.kafka)] } else { Vec::new() }
+}
+
+/// Does a Secret go with the cluster?
+fn is_owned(world: &World, secret: &str) -> bool {
+    of_authority(world, secret).is_none_or(|kind| goes_with_cluster(world, kind))
 }
 
 fn of_authority(world: &World, secret: &str) -> Option<Kind> {
-    let cluster = &world.key.name;
-    KINDS.into_iter().find(|kind| secret == kind.cert_secret(cluster) || secret == kind.key_secret(cluster))
+    Kind::of_secret(&world.key.name, secret)
 }
 
 fn goes_with_cluster(world: &World, kind: Kind) -> bool {
@@ -228,11 +229,17 @@ pub(super) fn ownerships(world: &World) -> Vec<Ownership> {
             of_authority(world, &secret.meta.name).is_some_and(|kind| !settings(&world.kafka, kind).generate);
         !is_theirs && !secret.meta.deleting && !matches!(secret.content, SecretContent::Other)
     });
-    ours.filter_map(|secret| {
-        let owners = owners(world, &secret.meta.name);
-        let is_right = owners.iter().map(|owner| &owner.uid).eq(&secret.meta.owners);
-        let (name, uid) = (secret.meta.name.clone(), secret.meta.uid.clone());
-        (!is_right).then_some(Ownership { secret: name, uid, owners })
-    })
-    .collect()
+    let cluster = world.kafka.metadata.uid.as_deref().unwrap_or_default();
+    let wrong = ours.filter(|secret| match secret.meta.owners.as_slice() {
+        [] => is_owned(world, &secret.meta.name),
+        [owner] => owner != cluster || !is_owned(world, &secret.meta.name),
+        _ => true,
+    });
+    wrong
+        .map(|secret| Ownership {
+            secret: secret.meta.name.clone(),
+            uid: secret.meta.uid.clone(),
+            owners: owners(world, &secret.meta.name),
+        })
+        .collect()
 }

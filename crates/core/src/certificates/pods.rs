@@ -85,8 +85,8 @@ pub(crate) fn stale(world: &World, pod: &PodView) -> Option<Stale> {
     let is_old = |annotation: &str, now: Option<&str>| {
         pod.meta.annotations.get(annotation).is_some_and(|loaded| Some(loaded.as_str()) != now)
     };
-    if is_replacing(world)
-        && is_old(CA_CERT_GENERATION_ANNOTATION, trust.annotation(CA_CERT_GENERATION_ANNOTATION))
+    if is_old(CA_CERT_GENERATION_ANNOTATION, trust.annotation(CA_CERT_GENERATION_ANNOTATION))
+        && is_replacing(world)
     {
         return Some(Stale::Trust);
     }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -135,7 +136,18 @@ pub(crate) fn decide(world: &World) -> Plan {
     let mut world = World { answers, ..world.clone() };
     let second = plan(&world).expect("a plan");
     Kafka::default().tell_settings(&mut world, &second.questions);
-    plan(&world).expect("a plan")
+    let decided = plan(&world).expect("a plan");
+    assert_eq!(
+        format!("{decided:?}"),
+        format!("{:?}", plan_from_nothing(&world)),
+        "it was remembered wrongly"
+    );
+    decided
+}
+
+/// The plan of a thread that remembers nothing of earlier passes.
+fn plan_from_nothing(world: &World) -> Plan {
+    thread::scope(|scope| scope.spawn(|| plan(world).expect("a plan")).join().expect("a thread"))
 }
 
 /// Changes the `Kafka` resource as a user would.
