@@ -9,8 +9,10 @@ use karst_core::names::{CA_CERT_GENERATION_ANNOTATION, trust_secret};
 use karst_core::world::World;
 use serde_json::json;
 
+type Change = fn(&mut World);
+
 /// What objects of nodes depend on, each changed in its own way.
-const CHANGES: &[(&str, fn(&mut World))] = &[
+const CHANGES: &[(&str, Change)] = &[
     ("a setting", |world| {
         edit_kafka(world, |kafka| {
             let config = kafka.spec.kafka.config.get_or_insert_default();
