@@ -6,6 +6,7 @@
 //! costs time and nothing else. Only fingerprints are kept, because the objects would take more memory than all that is watched.
 
 use std::cell::RefCell;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -236,7 +237,6 @@ impl Known {
         node: Node<'_>,
         own: Own,
     ) -> Result<&Outcome, serde_json::Error> {
-        use std::collections::btree_map::Entry;
         let outcome = |own: &Own| Sheet { common, node, own }.outcome();
         let known = match self.nodes.entry(node.id) {
             Entry::Occupied(mut known) => {
@@ -292,7 +292,6 @@ impl Known {
         common: &Common<'_>,
         pool: &Pool,
     ) -> Result<&api::StrimziPodSet, serde_json::Error> {
-        use std::collections::btree_map::Entry;
         Ok(match self.sets.entry(pool.name.clone()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(empty_set(common, pool)?),

@@ -9,11 +9,10 @@ use karst_core::names::{CA_CERT_GENERATION_ANNOTATION, trust_secret};
 use karst_core::world::World;
 use serde_json::json;
 
-/// What objects of nodes depend on, each changed in its own way.
-/// A change, and what it is called.
-type Change = (&'static str, fn(&mut World));
+type Change = fn(&mut World);
 
-const CHANGES: &[Change] = &[
+/// What objects of nodes depend on, each changed in its own way.
+const CHANGES: &[(&str, Change)] = &[
     ("a setting", |world| {
         edit_kafka(world, |kafka| {
             let config = kafka.spec.kafka.config.get_or_insert_default();
