@@ -15,7 +15,7 @@ use crate::names::DISK_ANNOTATION;
 use crate::notice::Notice;
 use crate::quorum::Kind;
 use crate::restoration::{self, Restoration, config_map, pod};
-use crate::world::World;
+use crate::world::{PodView, QuorumView, World};
 use crate::{pods, quorum_status};
 
 /// How long a quorum must have been without a leader. An election takes seconds.
@@ -82,14 +82,18 @@ fn has_disk(world: &World, node: NodeId) -> bool {
     disk(world, node).is_some_and(|uid| pod(world, node).is_some_and(|pod| pod.meta.uid == *uid))
 }
 
-/// Which pod to remember as the one that has the node's disk. Only while there is a leader: a pod that comes later is empty.
+/// Which pod to remember as the one that has the node's disk. A controller that serves has it, for it found a leader and caught up.
+/// Of others only a leader can tell: a pod that comes later is empty.
 pub(crate) fn memory(world: &World, cluster: &Cluster, node: Node<'_>) -> Option<String> {
     if !is_ephemeral(world, cluster) {
         return None;
     }
     let remembered = disk(world, node.id);
-    let Some(quorum) = world.answers.quorum.known() else { return remembered.cloned() };
-    let takes_part = || quorum.voters.iter().any(|voter| voter.node == node.id && voter.takes_part);
-    let pod = pod(world, node.id).filter(|pod| pod.is_serving() || (remembered.is_none() && takes_part()));
+    let quorum = world.answers.quorum.known();
+    let takes_part =
+        |quorum: &QuorumView| quorum.voters.iter().any(|voter| voter.node == node.id && voter.takes_part);
+    let serves = |pod: &PodView| pod.is_serving() && (quorum.is_some() || pod.runs_controller());
+    let is_new = || remembered.is_none() && quorum.is_some_and(takes_part);
+    let pod = pod(world, node.id).filter(|pod| serves(pod) || is_new());
     pod.map(|pod| &pod.meta.uid).or(remembered).cloned()
 }

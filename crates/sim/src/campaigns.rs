@@ -48,6 +48,8 @@ pub struct Tally {
     pub calls: usize,
     /// How many times it decided.
     pub plans: usize,
+    /// How many of them ended where Kafka does not find out of by itself.
+    pub stuck: usize,
     /// What went wrong.
     pub findings: Vec<Finding>,
 }
@@ -57,6 +59,7 @@ impl Tally {
         self.runs += 1;
         self.calls += report.calls;
         self.plans += report.plans;
+        self.stuck += usize::from(report.stuck);
     }
 
     /// Adds another one.
@@ -64,6 +67,7 @@ impl Tally {
         self.runs += other.runs;
         self.calls += other.calls;
         self.plans += other.plans;
+        self.stuck += other.stuck;
         self.findings.extend(other.findings);
     }
 }

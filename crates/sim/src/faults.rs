@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use karst_core::ids::NodeId;
 use karst_core::membership::Voter;
+use karst_core::names::node_of_pod;
 
 use crate::kraft::majority;
 use crate::kubernetes::{KINDS, Kind};
@@ -173,8 +174,14 @@ impl Sim {
     fn can_lose_disk(&self, node: NodeId) -> bool {
         let voters = self.quorum.committed_voters();
         let newest = self.quorum.newest_voters();
+        // A disk that somebody deleted is gone, though what ran on it may not know yet.
+        let has_claims = self.api.claims().next().is_some();
+        let stays = |voter: &&Voter| {
+            let mut own = self.api.claims().filter(|claim| node_of_pod(&claim.meta.name) == Some(voter.node));
+            !has_claims || own.any(|claim| !claim.meta.deleting)
+        };
         let enough = |voters: &BTreeSet<Voter>| {
-            let others = voters.iter().filter(|voter| voter.node != node);
+            let others = voters.iter().filter(|voter| voter.node != node).filter(stays);
             self.quorum.healthy(others) >= majority(voters.len())
         };
         let data =

@@ -326,6 +326,18 @@ impl Quorum {
         is_same && is_caught_up
     }
 
+    /// Is the quorum in the one state that Kafka does not find out of? The leader of two voters was told to leave, wrote that down,
+    /// and the other one was gone before it could copy it. The one that wrote it knows itself to be no voter, and does not stand;
+    /// the other one needs its vote, and does not get it, because it lacks that record.
+    pub fn is_stuck_between_two(&self) -> bool {
+        let voters = self.committed_voters();
+        let has_left = |voter: &Voter| {
+            let mut own = self.disks.values().filter(|disk| disk.directory == voter.directory);
+            own.any(|disk| disk.voters().is_some_and(|known| !known.contains(voter)))
+        };
+        self.leader().is_none() && voters.len() == 2 && voters.iter().any(has_left)
+    }
+
     /// How many of these voters are healthy.
     pub fn healthy<'a>(&self, voters: impl IntoIterator<Item = &'a Voter>) -> usize {
         voters.into_iter().filter(|voter| self.is_healthy(voter)).count()

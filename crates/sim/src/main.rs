@@ -120,6 +120,13 @@ fn main() -> anyhow::Result<()> {
         tally.plans,
         tally.findings.len()
     )?;
+    if tally.stuck > 0 {
+        writeln!(
+            out,
+            "{} of them ended stuck between two voters, as docs/reliability.md tells",
+            tally.stuck
+        )?;
+    }
     anyhow::ensure!(tally.findings.is_empty(), "{} runs went wrong", tally.findings.len());
     Ok(())
 }

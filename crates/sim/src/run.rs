@@ -53,6 +53,8 @@ pub struct EndState {
 pub struct Report {
     /// What must hold and did not.
     pub broken: Option<String>,
+    /// Did it end where Kafka does not find out of by itself? Then the rest of the end says nothing.
+    pub stuck: bool,
     /// The end.
     pub end: EndState,
     /// What was made and deleted.
@@ -182,12 +184,15 @@ fn conclude(mut start: Start, scenario: &Scenario) -> Report {
     let end = end_state(&start.sim);
     let ready = end.pods.values().filter(|(_, _, ready)| *ready).count();
     let before = start.sim.before.take();
-    if let Some(before) = before.filter(|_| start.sim.watch.broken.is_none()) {
+    let stuck = start.sim.quorum.is_stuck_between_two();
+    if stuck {
+        start.sim.tell(|| "end       the quorum is stuck between two voters".to_owned());
+    } else if let Some(before) = before.filter(|_| start.sim.watch.broken.is_none()) {
         for difference in before.differences(&start.sim) {
             start.sim.fail(difference);
         }
     } else if start.sim.watch.broken.is_none() {
-        if end.voters != scenario.voters {
+        if end.voters != scenario.voters && Some(&end.voters) != scenario.or_voters.as_ref() {
             start.sim.fail(format!("in the end {:?} vote, not {:?}", end.voters, scenario.voters));
         } else if scenario.ready.is_some_and(|wanted| wanted != ready || wanted != end.pods.len()) {
             start.sim.fail(format!(
@@ -230,6 +235,7 @@ fn conclude(mut start: Start, scenario: &Scenario) -> Report {
     }
     Report {
         broken: sim.watch.broken,
+        stuck,
         end,
         counts: sim.api.counts,
         calls: sim.calls,

@@ -292,6 +292,8 @@ pub struct Scenario {
     pub steps: Vec<Step>,
     /// Who votes in the end.
     pub voters: BTreeSet<NodeId>,
+    /// Who else may vote in the end, when what users change is heard of in another order.
+    pub or_voters: Option<BTreeSet<NodeId>>,
     /// How many pods run and are ready in the end. `None` when some cannot be.
     pub ready: Option<usize>,
     /// Never fewer voters than this.
@@ -420,6 +422,7 @@ impl Story {
             fewest: 1,
             level: LEVEL,
             is_racy: false,
+            or_voters: None,
             reverts: false,
             is_static: false,
         };
@@ -447,6 +450,11 @@ impl Story {
 
     fn changes_mind(mut self) -> Self {
         self.scenario.is_racy = true;
+        self
+    }
+
+    fn or_votes(mut self, voters: &[i32]) -> Self {
+        self.scenario.or_voters = Some(voters.iter().copied().map(NodeId).collect());
         self
     }
 
@@ -654,6 +662,8 @@ pub fn all() -> Vec<Scenario> {
             .and(Steer("fresh", NEXT_IDS_ANNOTATION, "[3]"))
             .and(Scale("controllers", 2))
             .and(Scale("fresh", 2))
+            // Whoever hears of the new pool first finds the id in use, and takes the next one.
+            .or_votes(&[1, 2, 4, 5])
             .ends(&[1, 2, 3, 4], 5),
         Story::new("virtual-pool", Virtual)
             .then(Configure("queued.max.requests", 300))

@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::support::*;
 use karst_core::ids::{Entropy, NodeId};
 use karst_core::names::node_of_pod;
-use karst_core::world::World;
+use karst_core::objects::Object;
+use karst_core::world::{Answer, World};
 
 fn ephemeral() -> World {
     let mut world = quickstart();
@@ -179,4 +180,37 @@ fn a_leader_that_answers_keeps_its_cluster_though_no_controller_is_seen_to_be_re
         let karst_core::objects::Object::ConfigMap(map) = object else { continue };
         assert_ne!(map.data.as_ref().unwrap()["storage.format"], "initial", "{}", object.describe());
     }
+}
+
+/// A quorum that was formed anew can lose its leader before anybody has asked it anything.
+#[test]
+fn pods_that_serve_have_their_disks_though_kafka_was_never_heard_since() {
+    let (mut world, mut kafka) = formed(ephemeral());
+    lose(&mut world, &mut kafka, |_| true);
+    let silent = || Answer::Silent("no leader".into());
+    for pod in world.pods.values_mut() {
+        Arc::make_mut(pod).ready = true;
+    }
+    world.answers.quorum = silent();
+    let mut plan = karst_core::plan::plan(&world).unwrap();
+    for object in plan.objects.drain(..) {
+        let Object::ConfigMap(map) = object else { continue };
+        let name = map.metadata.name.unwrap();
+        if !world.pods[&name].runs_controller() {
+            continue;
+        }
+        let disk = &map.metadata.annotations.unwrap()["karst.io/disk-of-pod"];
+        assert_eq!(*disk, world.pods[&name].meta.uid, "{name}");
+        Arc::make_mut(world.config_maps.get_mut(&name).unwrap())
+            .meta
+            .annotations
+            .insert("karst.io/disk-of-pod".into(), disk.clone());
+    }
+    for pod in world.pods.values_mut() {
+        Arc::make_mut(pod).ready = false;
+    }
+    world.answers.quorum = silent();
+    world.now += Duration::from_secs(60);
+    let plan = karst_core::plan::plan(&world).unwrap();
+    assert!(plan.restarts.is_empty(), "{:?}", plan.restarts);
 }
