@@ -208,11 +208,16 @@ fn until_clients_are_trusted(world: &World, authority: &Authority) -> Option<Dur
     let bundle = trust::bundle(authority.trusted(world.now)).into_bytes();
     let given =
         secret.filter(|secret| secret.trust().and_then(|files| files.get(CLIENTS_TRUST)) == Some(&bundle));
-    let since: Option<Timestamp> =
-        given.and_then(|secret| secret.annotation(CLIENTS_TRUST_SINCE_ANNOTATION)?.parse().ok());
-    let Some(since) = since else { return Some(TRUSTED_AFTER) };
+    let Some(since) = given.and_then(|secret| clients_trust_since(&secret.meta.annotations)) else {
+        return Some(TRUSTED_AFTER);
+    };
     let waited = Duration::try_from(world.now.duration_since(since)).unwrap_or_default();
     TRUSTED_AFTER.checked_sub(waited).filter(|left| !left.is_zero())
+}
+
+/// Since when nodes are given what they trust of clients now, by the Secret that has it.
+fn clients_trust_since(annotations: &BTreeMap<String, String>) -> Option<Timestamp> {
+    annotations.get(CLIENTS_TRUST_SINCE_ANNOTATION)?.parse().ok()
 }
 
 /// That an authority ends and Karst may not do anything about it, or finds no time to.
@@ -320,9 +325,10 @@ fn trust_bundle(world: &World, trusted: &BTreeMap<String, (String, u64)>) -> Opt
         (Kind::Clients, CLIENTS_TRUST, CLIENTS_CA_CERT_GENERATION_ANNOTATION),
     ] {
         if let Some((bundle, generation)) = trusted.get(&kind.to_string()) {
-            let is_new = files.insert(file.to_owned(), bundle.clone().into_bytes())
-                != Some(bundle.clone().into_bytes());
-            if is_new && kind == Kind::Clients {
+            let bundle = bundle.clone().into_bytes();
+            let is_same = files.get(file) == Some(&bundle);
+            files.insert(file.to_owned(), bundle);
+            if kind == Kind::Clients && !(is_same && clients_trust_since(&annotations).is_some()) {
                 annotations.insert(CLIENTS_TRUST_SINCE_ANNOTATION.to_owned(), world.now.to_string());
             }
             annotations.insert(annotation.to_owned(), generation.to_string());
