@@ -230,11 +230,8 @@ fn summarise(outcomes: &[Outcome], left_out: bool) -> ExitCode {
     for outcome in outcomes {
         let word = if outcome.error.is_none() { "passed" } else { "FAILED" };
         println!("  {word}  {} ({})", outcome.part, outcome.took);
-        for line in outcome
-            .error
-            .iter()
-            .flat_map(|error| format!("{error:#}").lines().map(str::to_owned).collect::<Vec<_>>())
-        {
+        let why = outcome.error.as_ref().map(|error| format!("{error:#}")).unwrap_or_default();
+        for line in why.lines() {
             println!("          {line}");
         }
     }

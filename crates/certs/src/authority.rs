@@ -10,8 +10,8 @@
 //! 3. When every node presents a certificate of the new key, the old certificate is dropped.
 //!
 //! Whoever signs for clients takes `ca.key` as it is, so a new key of theirs waits in the key Secret, as `ca-next.key` with its
-//! certificate `ca-next.crt`, until every node trusts it. Then its certificate is published, and it becomes `ca.key`. What it replaces stays trusted until it ends:
-//! nobody knows who still presents it.
+//! certificate `ca-next.crt`, until every node trusts it. Then its certificate is published, and it becomes `ca.key`. What it
+//! replaces stays trusted until it ends: nobody knows who still presents it.
 //!
 //! The state is only what the Secrets hold, so a crash between any two writes is harmless. Of two writes the key comes
 //! first: a key without its certificate can still be given one, while a certificate without its key would be lost. A
@@ -215,7 +215,7 @@ struct Next {
 }
 
 impl Next {
-    /// Half of one is as good as none, and is made again.
+    /// Half of one is as good as none.
     fn read(material: &Material) -> Option<Self> {
         let key = material.keys.get(NEXT_KEY)?.clone()?;
         let certificate = material.certificates(NEXT_CERTIFICATE)?.first()?.clone();

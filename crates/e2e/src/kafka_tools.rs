@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::kubectl;
@@ -158,11 +159,15 @@ impl<'a> ConsoleTools<'a> {
         self.run("kafka-topics", &arguments, "").await.map(drop)
     }
 
-    /// Moves the only partition of a topic to these brokers, and does not wait for the end.
-    pub async fn reassign(&self, topic: &str, brokers: &[i32]) -> Result<()> {
-        let plan = serde_json::json!({ "version": 1, "partitions": [
-            { "topic": topic, "partition": 0, "replicas": brokers },
-        ]});
+    /// Moves the only partition of each of these topics to these brokers, and does not wait for the end. All at once, because
+    /// the tool refuses to begin while another move is under way.
+    pub async fn reassign(&self, moves: &[(&str, &[i32])]) -> Result<()> {
+        let entry = |(topic, brokers): &(&str, &[i32])| json!({ "topic": topic, "partition": 0, "replicas": brokers });
+        self.execute_reassignment(moves.iter().map(entry).collect()).await
+    }
+
+    async fn execute_reassignment(&self, partitions: Vec<Value>) -> Result<()> {
+        let plan = json!({ "version": 1, "partitions": partitions });
         let arguments = ["--reassignment-json-file", "/dev/stdin", "--execute"];
         self.run("kafka-reassign-partitions", &arguments, &plan.to_string()).await.map(drop)
     }
@@ -182,14 +187,9 @@ impl<'a> ConsoleTools<'a> {
         let entry = |name: &String| {
             let (topic, partition) = name.rsplit_once('-').context("no partition number")?;
             let partition: i32 = partition.parse()?;
-            Ok(
-                serde_json::json!({ "topic": topic, "partition": partition, "replicas": brokers, "log_dirs": dirs }),
-            )
+            Ok(json!({ "topic": topic, "partition": partition, "replicas": brokers, "log_dirs": dirs }))
         };
-        let entries = partitions.iter().map(entry).collect::<Result<Vec<_>>>()?;
-        let plan = serde_json::json!({ "version": 1, "partitions": entries });
-        let arguments = ["--reassignment-json-file", "/dev/stdin", "--execute"];
-        self.run("kafka-reassign-partitions", &arguments, &plan.to_string()).await.map(drop)
+        self.execute_reassignment(partitions.iter().map(entry).collect::<Result<_>>()?).await
     }
 
     /// Writes one record a line.
@@ -249,7 +249,7 @@ impl Kcat {
 
     /// The names of all topics.
     pub async fn topics(&self) -> Result<Vec<String>> {
-        let listing: serde_json::Value = serde_json::from_str(&self.run(&["-L", "-J"], "").await?)?;
+        let listing: Value = serde_json::from_str(&self.run(&["-L", "-J"], "").await?)?;
         let topics = listing["topics"].as_array().context("no topics in the listing")?;
         Ok(topics.iter().filter_map(|topic| topic["topic"].as_str().map(str::to_owned)).collect())
     }

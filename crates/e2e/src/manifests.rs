@@ -90,3 +90,24 @@ pub fn typed_kafka(value: &Value) -> Result<Kafka> {
 pub fn typed_pool(value: &Value) -> Result<KafkaNodePool> {
     serde_json::from_value(value.clone()).context("this is not a KafkaNodePool")
 }
+
+/// A pod with Kafka's programs that Karst knows nothing of, as restricted as its own are.
+pub fn pod_with_kafka(name: &str, command: &[&str]) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+        "spec": {
+            "restartPolicy": "Never",
+            "securityContext": {
+                "runAsNonRoot": true, "runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000,
+                "seccompProfile": { "type": "RuntimeDefault" },
+            },
+            "containers": [{
+                "name": "kafka",
+                "image": format!("docker.io/apache/kafka:{VERSION}"),
+                "imagePullPolicy": "Never",
+                "command": command,
+                "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
+            }],
+        },
+    })
+}

@@ -7,7 +7,7 @@ use rcgen::{BasicConstraints, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose};
 
 use super::{
     Authority, CERT_GENERATION, CERTIFICATE, Decision, FORCE_RENEW, FORCE_REPLACE, KEY, KEY_GENERATION, Kind,
-    NEXT_CERTIFICATE, NEXT_KEY, Next, OLD_KEY, ORGANIZATION, PASSWORD, STORE, SecretWrite,
+    NEXT_CERTIFICATE, NEXT_KEY, Next, OLD_KEY, ORGANIZATION, PASSWORD, STORE, Secret, SecretWrite,
 };
 use crate::trust::{self, Certificate};
 use crate::{Error, key, p12, x509};
@@ -39,7 +39,7 @@ impl Authority {
                 // Nothing is lost when only the first is written: the key is kept beside the other until it is.
                 Some(next) if self.certificate() == Some(&next.certificate) => vec![self.write_key_of(next)],
                 Some(next) => vec![self.write_certificate(&next.certificate, now)?, self.write_key_of(next)],
-                None => vec![self.write_without_old_key()],
+                None => vec![self.write_key_secret(|content| drop(content.data.remove(OLD_KEY)))],
             },
             Decision::Drop(entries) => {
                 let mut old = self.old.clone();
@@ -100,38 +100,36 @@ impl Authority {
         }
     }
 
-    /// The key that signed so far stays beside the new one.
-    fn write_new_key(&self, key: &KeyPair, generation: u64) -> SecretWrite {
+    /// The Secret of the key, with a change.
+    fn write_key_secret(&self, change: impl FnOnce(&mut Secret)) -> SecretWrite {
         let mut content = self.key_secret().clone();
-        let pem = trust::to_pem("PRIVATE KEY", key.serialized_der()).into_bytes();
-        if let Some(old) = content.data.insert(KEY.to_owned(), pem) {
-            content.data.insert(OLD_KEY.to_owned(), old);
-        }
-        content.annotations.remove(FORCE_REPLACE);
-        content.annotations.insert(KEY_GENERATION.to_owned(), generation.to_string());
+        change(&mut content);
         SecretWrite { name: self.kind.key_secret(&self.cluster), content }
     }
 
-    fn write_without_old_key(&self) -> SecretWrite {
-        let mut content = self.key_secret().clone();
-        content.data.remove(OLD_KEY);
-        SecretWrite { name: self.kind.key_secret(&self.cluster), content }
+    /// The key that signed so far stays beside the new one.
+    fn write_new_key(&self, key: &KeyPair, generation: u64) -> SecretWrite {
+        self.write_key_secret(|content| {
+            if let Some(old) = content.data.insert(KEY.to_owned(), pem(key)) {
+                content.data.insert(OLD_KEY.to_owned(), old);
+            }
+            content.annotations.remove(FORCE_REPLACE);
+            content.annotations.insert(KEY_GENERATION.to_owned(), generation.to_string());
+        })
     }
 
     /// Nobody signs with it yet: what people take from the Secret stays as it is.
     fn write_next_key(&self, key: &KeyPair, certificate: &Certificate) -> SecretWrite {
-        let mut content = self.key_secret().clone();
-        let pem = trust::to_pem("PRIVATE KEY", key.serialized_der()).into_bytes();
-        content.data.insert(NEXT_KEY.to_owned(), pem);
-        content.data.insert(NEXT_CERTIFICATE.to_owned(), certificate.pem().as_bytes().to_vec());
-        content.annotations.remove(FORCE_REPLACE);
-        SecretWrite { name: self.kind.key_secret(&self.cluster), content }
+        self.write_key_secret(|content| {
+            content.data.insert(NEXT_KEY.to_owned(), pem(key));
+            content.data.insert(NEXT_CERTIFICATE.to_owned(), certificate.pem().as_bytes().to_vec());
+            content.annotations.remove(FORCE_REPLACE);
+        })
     }
 
     /// The key that waited is the key.
     fn write_key_of(&self, next: &Next) -> SecretWrite {
-        let generation = self.next_key_generation();
-        let mut write = self.write_new_key(&next.key, generation);
+        let mut write = self.write_new_key(&next.key, self.next_key_generation());
         for entry in [OLD_KEY, NEXT_KEY, NEXT_CERTIFICATE] {
             write.content.data.remove(entry);
         }
@@ -175,6 +173,10 @@ impl Authority {
         }
         Ok(SecretWrite { name: self.kind.cert_secret(&self.cluster), content })
     }
+}
+
+fn pem(key: &KeyPair) -> Vec<u8> {
+    trust::to_pem("PRIVATE KEY", key.serialized_der()).into_bytes()
 }
 
 /// Twelve letters and digits, the first a letter: some tools take a leading digit for something else.

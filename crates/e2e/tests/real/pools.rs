@@ -65,7 +65,7 @@ async fn shape(cluster: &Cluster<'_>, tools: &ConsoleTools<'_>) -> Result<()> {
     ensure!(scene.api::<Pod>().get_opt("live-brokers-5").await?.is_some(), "it went with its partition");
 
     scene.step("moving the partition, after which the node goes by itself");
-    tools.reassign(HEAVY, &[1, 0]).await?;
+    tools.reassign(&[(HEAVY, &[1, 0])]).await?;
     until_gone::<Pod>(scene, "live-brokers-5").await?;
     until_gone::<ConfigMap>(scene, "live-brokers-5").await?;
     until_gone::<PersistentVolumeClaim>(scene, "data-live-brokers-5").await?;
@@ -87,8 +87,7 @@ async fn shape(cluster: &Cluster<'_>, tools: &ConsoleTools<'_>) -> Result<()> {
     scene.api::<KafkaNodePool>().delete("brokers", &DeleteParams::default()).await?;
     until_warned(scene, "brokers", &["node 0", "busy-0"]).await?;
     let tools = ConsoleTools::new(scene, "live-second-100", tools.bootstrap());
-    tools.reassign(BUSY, &[100, 101]).await?;
-    tools.reassign(HEAVY, &[101, 100]).await?;
+    tools.reassign(&[(BUSY, &[100, 101]), (HEAVY, &[101, 100])]).await?;
     until_gone::<KafkaNodePool>(scene, "brokers").await?;
     until_gone::<StrimziPodSet>(scene, "live-brokers").await?;
     cluster.until_pods_ready(3).await?;

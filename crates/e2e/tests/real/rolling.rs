@@ -151,7 +151,7 @@ async fn hold_at_minimum(cluster: &Cluster<'_>, bootstrap: &str) -> Result<()> {
     );
 
     scene.step("giving the partition its third replica back");
-    tools.reassign("tight", &[0, 1, 2]).await?;
+    tools.reassign(&[("tight", &[0, 1, 2])]).await?;
     cluster.until_ready().await.map(drop)
 }
 

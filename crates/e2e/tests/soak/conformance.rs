@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use karst_e2e::cluster::STARTING;
-use karst_e2e::manifests::VERSION;
+use karst_e2e::manifests::pod_with_kafka;
 use karst_e2e::story::{Scene, story};
 use karst_e2e::{kubectl, wait};
 use karst_kafka::{
@@ -20,7 +20,6 @@ use karst_sim::conformance::{
     ALIVE, Description, Disks, Formatting, Member, Operation, Outcome, Sequence, Which, founder, sequences,
     simulated,
 };
-use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::time::sleep;
 
@@ -98,7 +97,7 @@ enum Place {
 impl Machine {
     async fn in_a_pod(scene: &Scene) -> Result<Self> {
         let name = "controllers".to_owned();
-        kubectl::apply(&scene.namespace, &pod(&name).to_string()).await?;
+        kubectl::apply(&scene.namespace, &pod_with_kafka(&name, &["sleep", "3600"]).to_string()).await?;
         let host = wait::until_one(scene.api::<Pod>(), &name, "a pod that runs", STARTING, |pod| {
             let status = pod?.status.as_ref()?;
             status.pod_ip.clone().filter(|_| status.phase.as_deref() == Some("Running"))
@@ -125,26 +124,6 @@ impl Machine {
     fn endpoint(&self, node: i32) -> Endpoint {
         Endpoint::new(self.host.clone(), 19390 + u16::try_from(node).unwrap_or_default())
     }
-}
-
-fn pod(name: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
-        "spec": {
-            "restartPolicy": "Never",
-            "securityContext": {
-                "runAsNonRoot": true, "runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000,
-                "seccompProfile": { "type": "RuntimeDefault" },
-            },
-            "containers": [{
-                "name": "kafka",
-                "image": format!("docker.io/apache/kafka:{VERSION}"),
-                "imagePullPolicy": "Never",
-                "command": ["sleep", "3600"],
-                "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
-            }],
-        },
-    })
 }
 
 /// A real quorum, to which a sequence is done.

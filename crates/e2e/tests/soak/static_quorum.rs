@@ -8,7 +8,7 @@ use karst_api::{Kafka, KafkaNodePool, QuorumKind};
 use karst_e2e::cluster::{ACTING, Cluster, STARTING, warnings};
 use karst_e2e::kafka_tools::ConsoleTools;
 use karst_e2e::load::under_load;
-use karst_e2e::manifests::{VERSION, pool_with_claims, replicated, typed_kafka};
+use karst_e2e::manifests::{pod_with_kafka, pool_with_claims, replicated, typed_kafka};
 use karst_e2e::story::{Scene, story};
 use karst_e2e::{kubectl, wait};
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -94,26 +94,12 @@ fn claim_of(name: &str) -> Value {
 }
 
 fn one_off_pod(node: i32, claim: &str, settings: &str, script: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": format!("format-{node}") },
-        "spec": {
-            "restartPolicy": "Never",
-            "securityContext": {
-                "runAsNonRoot": true, "runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000,
-                "seccompProfile": { "type": "RuntimeDefault" },
-            },
-            "containers": [{
-                "name": "format",
-                "image": format!("docker.io/apache/kafka:{VERSION}"),
-                "imagePullPolicy": "Never",
-                "command": ["sh", "-c", script],
-                "env": [{ "name": "SETTINGS", "value": settings }],
-                "securityContext": { "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } },
-                "volumeMounts": [{ "name": "data", "mountPath": "/var/lib/kafka/data" }],
-            }],
-            "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": claim } }],
-        },
-    })
+    let mut pod = pod_with_kafka(&format!("format-{node}"), &["sh", "-c", script]);
+    let container = &mut pod["spec"]["containers"][0];
+    container["env"] = json!([{ "name": "SETTINGS", "value": settings }]);
+    container["volumeMounts"] = json!([{ "name": "data", "mountPath": "/var/lib/kafka/data" }]);
+    pod["spec"]["volumes"] = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": claim } }]);
+    pod
 }
 
 /// The resources of a cluster that was there before: its status knows the id, and nothing else.

@@ -5,20 +5,13 @@ use std::collections::BTreeSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use karst_core::world::{ClaimView, Meta};
 
-use super::{ApiServer, Item, Kind};
+use super::{ApiServer, Item, KINDS, Kind};
 use crate::dice::Dice;
 
-/// What a `Kafka` resource may own. Pods go with their pod sets.
-const OWNED: [Kind; 8] = [
-    Kind::PodSet,
-    Kind::ConfigMap,
-    Kind::Service,
-    Kind::Account,
-    Kind::Budget,
-    Kind::Policy,
-    Kind::Claim,
-    Kind::Secret,
-];
+/// What a `Kafka` resource may own: not itself, nor what users make. Pods go with their pod sets.
+fn may_be_owned(kind: Kind) -> bool {
+    !matches!(kind, Kind::Kafka | Kind::Pool | Kind::Pod)
+}
 
 impl ApiServer {
     /// A user deletes the `Kafka` resource. What it owns goes later.
@@ -38,9 +31,10 @@ impl ApiServer {
                 && !meta.owners.is_empty()
                 && meta.owners.iter().all(|owner| self.deleted.contains(owner))
         };
-        let orphans: BTreeSet<(Kind, String, String)> = OWNED
-            .iter()
-            .flat_map(|kind| self.all(*kind).map(move |item| (*kind, item)))
+        let orphans: BTreeSet<(Kind, String, String)> = KINDS
+            .into_iter()
+            .filter(|kind| may_be_owned(*kind))
+            .flat_map(|kind| self.all(kind).map(move |item| (kind, item)))
             .filter_map(|(kind, item)| Some((kind, item.meta().filter(|meta| is_orphan(meta))?)))
             .map(|(kind, meta)| (kind, meta.name.clone(), meta.uid.clone()))
             .collect();
