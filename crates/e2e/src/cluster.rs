@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use karst_api::{Condition, Kafka, KafkaNodePool, KafkaStatus};
+use karst_api::{Condition, Kafka, KafkaNodePool, KafkaStatus, StrimziPodSet};
 use karst_core::names::CLUSTER_LABEL;
 use kube::ResourceExt;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
@@ -18,8 +18,8 @@ use crate::wait;
 
 /// Time for a few JVMs to start on two busy cores.
 pub const STARTING: Duration = Duration::from_secs(180);
-/// Time for the operator to see and do something.
-pub const ACTING: Duration = Duration::from_secs(20);
+/// Time for the operator to see and do something: milliseconds, but on a machine that may be busy with other things.
+pub const ACTING: Duration = Duration::from_secs(60);
 
 /// A cluster by its name.
 #[derive(Debug, Clone)]
@@ -181,6 +181,18 @@ impl<'a> Cluster<'a> {
         let what = format!("{count} ready pods of {}", self.name);
         wait::until(self.scene.api::<Pod>(), self.watched(), &what, STARTING, |pods| {
             (pods.len() == count && pods.values().all(is_pod_ready)).then_some(())
+        })
+        .await
+    }
+
+    /// Waits until the status of a pod set says that it has this many pods, all of them ready and as asked for.
+    pub async fn until_pods_counted(&self, set: &str, count: i32) -> Result<()> {
+        let what = format!("{count} pods in the status of {set}");
+        // They may restart one after the other.
+        let limit = 3 * STARTING;
+        wait::until_one(self.scene.api::<StrimziPodSet>(), set, &what, limit, |set| {
+            let status = set?.status.as_ref()?;
+            (status.current_pods == Some(count) && status.ready_pods == Some(count)).then_some(())
         })
         .await
     }

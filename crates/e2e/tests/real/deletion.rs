@@ -55,10 +55,15 @@ async fn a_deleted_cluster_keeps_its_claims_and_comes_back_over_them_while_its_p
         cluster.until_pods(2).await?;
         let formats = storage_formats(&cluster).await?;
         ensure!(formats == ["adopt", "adopt"], "a disk of unknown origin would be formatted: {formats:?}");
-        let status = scene.api::<Kafka>().get("mine").await?.status.unwrap_or_default();
-        ensure!(status.cluster_id.is_none(), "only Kafka can tell who it is: {:?}", status.cluster_id);
-        let said = warnings(status.conditions.as_ref());
-        ensure!(said.iter().any(|warning| warning.contains("AdoptingDisks")), "{said:?}");
+        let cluster_id = cluster
+            .until_status("a warning that disks are adopted", ACTING, |_, status| {
+                let said = warnings(status.conditions.as_ref());
+                said.iter()
+                    .any(|warning| warning.contains("AdoptingDisks"))
+                    .then(|| status.cluster_id.clone())
+            })
+            .await?;
+        ensure!(cluster_id.is_none(), "only Kafka can tell who it is: {cluster_id:?}");
         Ok(())
     })
     .await

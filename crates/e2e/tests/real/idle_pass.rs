@@ -19,7 +19,7 @@ const SETTLING: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_pass_that_finds_additions_of_others_only_writes_nothing() -> Result<()> {
-    story("idle-pass", Duration::from_secs(120), async |scene| {
+    story("idle-pass", Duration::from_secs(240), async |scene| {
         let mut nodes = paper_pool("calm", "nodes", &["controller", "broker"], 1);
         nodes["spec"]["storage"] = claims(true);
         let cluster = Cluster::create(scene, &kafka("calm"), &[nodes]).await?;

@@ -15,7 +15,6 @@ use karst_e2e::kafka_tools::{ConsoleTools, Kcat};
 use karst_e2e::kubectl;
 use karst_e2e::manifests::{pool_with_claims, replicated};
 use karst_e2e::story::{Scene, story};
-use karst_e2e::wait;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -333,18 +332,7 @@ async fn an_address_that_comes_is_served(cluster: &Cluster<'_>, files: &Path) ->
         })
         .await?;
     scene.step("waiting until all brokers tell their clients");
-    let set = "doors-both";
-    wait::until_one(
-        scene.api::<karst_api::StrimziPodSet>(),
-        set,
-        "all pods as asked for",
-        3 * STARTING,
-        |set| {
-            let status = set?.status.as_ref()?;
-            (status.current_pods == Some(3) && status.ready_pods == Some(3)).then_some(())
-        },
-    )
-    .await?;
+    cluster.until_pods_counted("doors-both", 3).await?;
     cluster.until_ready().await?;
     let alice = client(files, &expected, "alice");
     until_it_works("lb", REFRESHED, || alice.round_trip("by-lb", "record")).await?;

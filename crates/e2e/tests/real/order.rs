@@ -20,7 +20,7 @@ fn pools(cluster: &str) -> Vec<Value> {
 
 #[tokio::test]
 async fn the_same_cluster_comes_of_kafka_first_and_of_pools_first() -> Result<()> {
-    story("order", Duration::from_secs(120), async |scene| {
+    story("order", Duration::from_secs(240), async |scene| {
         scene.step("Kafka first");
         let first = Cluster::named(scene, "kafka-first");
         first.create_kafka(&typed_kafka(&kafka("kafka-first"))?).await?;

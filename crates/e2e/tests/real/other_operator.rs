@@ -15,7 +15,7 @@ use serde_json::json;
 
 #[tokio::test]
 async fn a_cluster_of_another_operator_is_not_touched() -> Result<()> {
-    story("other-operator", Duration::from_secs(60), async |scene| {
+    story("other-operator", Duration::from_secs(180), async |scene| {
         let labels = json!({
             "strimzi.io/cluster": "theirs", "strimzi.io/kind": "Kafka", "strimzi.io/name": "theirs-kafka",
             "strimzi.io/pool-name": "nodes", "app.kubernetes.io/managed-by": "strimzi-cluster-operator",

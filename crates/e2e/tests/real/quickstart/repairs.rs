@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service, ServiceAccount};
 use karst_api::StrimziPodSet;
-use karst_e2e::cluster::{ACTING, Cluster, STARTING, is_pod_ready};
+use karst_e2e::cluster::{Cluster, STARTING, is_pod_ready};
 use karst_e2e::kafka_tools::Kcat;
 use karst_e2e::wait;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 /// Who watches needs milliseconds; who polls needs minutes.
-const SOON: Duration = Duration::from_secs(5);
+const SOON: Duration = Duration::from_secs(20);
 /// A stop in order, with the partitions handed over first.
 const STOPPING: Duration = Duration::from_secs(60);
 
@@ -127,9 +127,5 @@ pub(crate) async fn a_deleted_pod_set_comes_back_with_its_pods_and_records_survi
     let kcat = Kcat::new(&cluster.bootstrap().await?);
     assert_eq!(kcat.consume("kept").await?, ["a", "b", "c", "d", "e"]);
     kcat.round_trip("kept", "f").await?;
-    let set = "my-cluster-brokers";
-    wait::until_one(cluster.scene.api::<StrimziPodSet>(), set, "its status to count them", ACTING, |set| {
-        (set?.status.as_ref()?.ready_pods == Some(3)).then_some(())
-    })
-    .await
+    cluster.until_pods_counted("my-cluster-brokers", 3).await
 }

@@ -63,6 +63,7 @@ pub(crate) async fn the_status_tells_who_the_cluster_is(
 
 pub(crate) async fn kubectl_shows_the_columns_that_users_know(cluster: &Cluster<'_>) -> Result<()> {
     cluster.scene.step("looking at kubectl's tables");
+    cluster.until_pods_counted("my-cluster-brokers", 3).await?;
     let expected = [
         ("kafka", "NAME READY WARNINGS KAFKA VERSION METADATA VERSION", "my-cluster True 4.1.1 4.1-IV1"),
         ("kafkanodepool", "NAME DESIRED REPLICAS ROLES NODEIDS", r#"brokers 3 ["broker"] [0,1,2]"#),
