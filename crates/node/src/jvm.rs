@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::classes::Classes;
 use crate::config::{NodeConfig, file};
 use crate::format::{QuorumOption, storage_tool_arguments};
 
@@ -52,8 +53,9 @@ impl Paths {
 
 /// The command that runs Kafka. The user's options come after the defaults, and so win over them.
 #[must_use]
-pub fn kafka_command(config: &NodeConfig, paths: &Paths, rack: Option<&str>) -> Command {
+pub fn kafka_command(config: &NodeConfig, paths: &Paths, classes: &Classes, rack: Option<&str>) -> Command {
     let mut command = Command::new(&paths.java);
+    classes.give_to_kafka(&mut command);
     if !chooses_collector(&config.jvm_options) {
         command.args(DEFAULT_COLLECTOR);
     }
@@ -61,7 +63,6 @@ pub fn kafka_command(config: &NodeConfig, paths: &Paths, rack: Option<&str>) -> 
         .arg("-Djava.awt.headless=true")
         .args(&config.jvm_options)
         .args(logging_arguments(config, paths))
-        .args(class_path(&paths.kafka_home))
         .arg(KAFKA)
         .arg(paths.server_config());
     if let Some(rack) = rack {
@@ -72,12 +73,17 @@ pub fn kafka_command(config: &NodeConfig, paths: &Paths, rack: Option<&str>) -> 
 
 /// The command that formats the directories.
 #[must_use]
-pub fn format_command(config: &NodeConfig, paths: &Paths, quorum: &QuorumOption) -> Command {
+pub fn format_command(
+    config: &NodeConfig,
+    paths: &Paths,
+    classes: &Classes,
+    quorum: &QuorumOption,
+) -> Command {
     let mut command = Command::new(&paths.java);
+    classes.give_to_storage_tool(&mut command);
     command
         .args(SHORT_LIVED)
         .args(logging_arguments(config, paths))
-        .args(class_path(&paths.kafka_home))
         .arg(STORAGE_TOOL)
         .args(storage_tool_arguments(config, &paths.server_config(), quorum));
     command
@@ -104,14 +110,10 @@ fn property(name: &str, prefix: &str, path: &Path) -> OsString {
     argument
 }
 
-/// The asterisk is for the JVM, which takes it for all jars of the directory.
-fn class_path(kafka_home: &Path) -> [OsString; 2] {
-    ["-cp".into(), kafka_home.join("libs").join("*").into()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::classes::tests::without_archives;
     use crate::config::tests::controller_files;
     use crate::config::{Logging, NodeConfig};
 
@@ -137,7 +139,7 @@ mod tests {
     #[test]
     fn kafka_gets_its_options_in_an_order_in_which_the_users_win() {
         assert_eq!(
-            arguments(&kafka_command(&config(), &paths(), None)),
+            arguments(&kafka_command(&config(), &paths(), &without_archives(), None)),
             [
                 "-XX:+UseG1GC",
                 "-XX:MaxGCPauseMillis=20",
@@ -149,8 +151,6 @@ mod tests {
                 "-Dx=a b",
                 "-Dkafka.logs.dir=/tmp/logs",
                 "-Dlog4j2.configurationFile=/config/log4j2.properties",
-                "-cp",
-                "/opt/kafka/libs/*",
                 "kafka.Kafka",
                 "/config/server.config",
             ]
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_rack_comes_after_the_settings_it_is_added_to() {
-        let arguments = arguments(&kafka_command(&config(), &paths(), Some("zone-a")));
+        let arguments = arguments(&kafka_command(&config(), &paths(), &without_archives(), Some("zone-a")));
         let end = &arguments[arguments.len() - 3..];
         assert_eq!(end, ["/config/server.config", "--override", "broker.rack=zone-a"]);
     }
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_collector_that_the_user_chose_stands_alone() {
         let config = NodeConfig { jvm_options: vec!["-XX:+UseZGC".to_owned()], ..config() };
-        let arguments = arguments(&kafka_command(&config, &paths(), None));
+        let arguments = arguments(&kafka_command(&config, &paths(), &without_archives(), None));
         assert!(arguments.contains(&"-XX:+UseZGC".to_owned()));
         assert!(!arguments.iter().any(|argument| argument.contains("G1") || argument.contains("Initiating")));
     }
@@ -175,14 +175,15 @@ mod tests {
     #[test]
     fn kafka_3_9_is_given_log4j_properties_as_a_url() {
         let config = NodeConfig { logging: Logging { log4j2: false, log4j: true }, ..config() };
-        let arguments = arguments(&kafka_command(&config, &paths(), None));
+        let arguments = arguments(&kafka_command(&config, &paths(), &without_archives(), None));
         assert!(arguments.contains(&"-Dlog4j.configuration=file:/config/log4j.properties".to_owned()));
         assert!(!arguments.iter().any(|argument| argument.contains("log4j2")));
     }
 
     #[test]
     fn the_storage_tool_does_not_get_kafkas_heap() {
-        let arguments = arguments(&format_command(&config(), &paths(), &QuorumOption::Static));
+        let arguments =
+            arguments(&format_command(&config(), &paths(), &without_archives(), &QuorumOption::Static));
         assert!(!arguments.contains(&"-Xms1g".to_owned()));
         let class = arguments.iter().position(|argument| argument == STORAGE_TOOL).unwrap();
         assert_eq!(arguments[class + 1], "format");

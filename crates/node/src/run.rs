@@ -1,7 +1,7 @@
 //! `karst-node run`: the life of one container, from its mounted files to Kafka's exit code, in order.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 use std::{fmt, fs, io};
@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::classes::Classes;
 use crate::config::{ConfigError, ConfigFiles, NodeConfig, file};
 use crate::format::{Decision, Formatting, QuorumOption, Refusal, decide, has_directory_id};
 use crate::founding;
@@ -54,6 +55,8 @@ pub enum RunError {
     Settings { path: PathBuf, source: io::Error },
     #[error("Kafka is not started, and nothing on its disks was changed:{}", one_per_line(.0))]
     Refused(Vec<Refusal>),
+    #[error("cannot find Kafka's jars in {}/libs: {source}; is it the Kafka image?", kafka_home.display())]
+    Classes { kafka_home: PathBuf, source: io::Error },
     #[error("cannot run {}: {source}; is it the Kafka image, with Java on the PATH?", java.display())]
     Java { java: PathBuf, source: io::Error },
     #[error("Kafka's storage tool failed with {0}; its own words are above. Kafka is not started")]
@@ -103,7 +106,8 @@ pub async fn run(options: &Options) -> Result<Ending, RunError> {
 
     let config = read_config(&options.paths)?;
     let options = &put_in_place(options)?;
-    let node = Node { config: &config, options, phase: &phase };
+    let classes = &find_classes(&options.paths.kafka_home)?;
+    let node = Node { config: &config, options, classes, phase: &phase };
     if let Prepared::Stopped(ending) = node.prepare_storage(&mut supervisor).await? {
         return Ok(ending);
     }
@@ -117,6 +121,11 @@ async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address).await?;
     info!("answering probes on {}", listener.local_addr()?);
     Ok(listener)
+}
+
+fn find_classes(kafka_home: &Path) -> Result<Classes, RunError> {
+    Classes::find(kafka_home)
+        .map_err(|source| RunError::Classes { kafka_home: kafka_home.to_owned(), source })
 }
 
 fn read_config(paths: &Paths) -> Result<NodeConfig, RunError> {
@@ -143,6 +152,7 @@ fn put_in_place(options: &Options) -> Result<Options, RunError> {
 struct Node<'a> {
     config: &'a NodeConfig,
     options: &'a Options,
+    classes: &'a Classes,
     phase: &'a watch::Sender<Phase>,
 }
 
@@ -192,7 +202,8 @@ impl Node<'_> {
     ) -> Result<Prepared, RunError> {
         announce(formatting);
         self.phase.send_replace(Phase::Formatting);
-        let mut command = jvm::format_command(self.config, &self.options.paths, &formatting.quorum);
+        let mut command =
+            jvm::format_command(self.config, &self.options.paths, self.classes, &formatting.quorum);
         let mut stopped = false;
         let ending = supervisor
             .run(&mut command, || {
@@ -259,7 +270,7 @@ impl Node<'_> {
     async fn run_kafka(&self, supervisor: &mut Supervisor, rack: Option<&str>) -> Result<Ending, RunError> {
         let reloader = Reloader::new(self.config);
         let reloading = reloader.map(|reloader| tokio::spawn(reloader.keep_up()));
-        let mut command = jvm::kafka_command(self.config, &self.options.paths, rack);
+        let mut command = jvm::kafka_command(self.config, &self.options.paths, self.classes, rack);
         info!("starting Kafka, {} ms after the container's start", self.options.began.elapsed().as_millis());
         self.phase.send_replace(Phase::Running(Arc::new(ReadinessProbe::new(self.config))));
         let ending = supervisor

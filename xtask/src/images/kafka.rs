@@ -9,11 +9,13 @@ use serde_json::json;
 
 use super::archive::Image;
 use super::base;
+use super::classes;
 use super::layer::{Files, Layer};
 use super::maven;
 use crate::cache::{Cache, Entry};
 use crate::command;
 use crate::hash::Hasher;
+use crate::steps::note;
 
 /// The versions to make images of: the newest of the oldest line we support, and the default.
 pub(crate) const USUAL: &[&str] = &["3.9.1", "4.1.1"];
@@ -61,9 +63,14 @@ fn image(cache: &Cache, base: &Layer, version: &str) -> Result<Image> {
         doing: &format!("Packing the image of Kafka {version}"),
     };
     let layer = Layer::cached(cache, entry, |files| describe(files, &jars, version))?;
+    let mut layers = vec![base.clone(), layer];
+    match classes::layer(cache, version, &layers) {
+        Ok(classes) => layers.push(classes),
+        Err(error) => note(format!("Kafka {version} will start more slowly than it could: {error:#}")),
+    }
     Ok(Image {
         reference: format!("docker.io/apache/kafka:{version}"),
-        layers: vec![base.clone(), layer],
+        layers,
         config: json!({
             "User": "appuser",
             "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"],

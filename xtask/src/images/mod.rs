@@ -3,6 +3,7 @@
 
 pub(crate) mod archive;
 pub(crate) mod base;
+mod classes;
 pub(crate) mod kafka;
 pub(crate) mod layer;
 mod maven;

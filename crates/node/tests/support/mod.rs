@@ -33,6 +33,8 @@ impl TestNode {
         let node = Self { dir: tempfile::tempdir().unwrap() };
         fs::create_dir(node.path("config")).unwrap();
         fs::create_dir(node.path("data")).unwrap();
+        fs::create_dir_all(node.path("kafka/libs")).unwrap();
+        node.write("kafka/libs/kafka.jar", "");
         let server = format!(
             "node.id=3\nprocess.roles=controller\nlog.dirs={}\ncontroller.listener.names=C\n\
              listeners=C://127.0.0.1:1\nlistener.security.protocol.map=C:PLAINTEXT\n",
@@ -112,6 +114,8 @@ impl TestNode {
             .arg(self.path("work"))
             .arg("--java")
             .arg(self.path("java"))
+            .arg("--kafka-home")
+            .arg(self.path("kafka"))
             .stdout(output.try_clone().unwrap())
             .stderr(output);
         add(&mut command);
