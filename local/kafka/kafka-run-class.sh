@@ -11,8 +11,13 @@ if [ -z "$KAFKA_LOG4J_OPTS" ]; then
     fi
 fi
 
+# The archive of classes is for this list, in this order.
+CLASSPATH=$(printf '%s:' "$kafka"/libs/*.jar)
+export CLASSPATH="${CLASSPATH%:}"
+[ -e "$kafka/kafka.jsa" ] && KAFKA_OPTS="-XX:SharedArchiveFile=$kafka/kafka.jsa $KAFKA_OPTS"
+
 # A tool lives for seconds: the simplest collector and compiler start it soonest.
 # shellcheck disable=SC2086 # each variable may hold several options
 exec java ${KAFKA_HEAP_OPTS:--Xmx256M} \
     ${KAFKA_JVM_PERFORMANCE_OPTS:--XX:+UseSerialGC -XX:TieredStopAtLevel=1} \
-    $KAFKA_LOG4J_OPTS $KAFKA_OPTS -cp "$kafka/libs/*" "$@"
+    $KAFKA_LOG4J_OPTS $KAFKA_OPTS "$@"
