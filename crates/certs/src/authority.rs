@@ -294,6 +294,11 @@ impl Authority {
         })
     }
 
+    /// All that it is made of: the Secrets of its certificates and of its key.
+    pub fn secrets(&self) -> [&Secret; 2] {
+        [self.cert_secret(), self.key_secret()]
+    }
+
     fn cert_secret(&self) -> &Secret {
         &self.cert_material.secret
     }

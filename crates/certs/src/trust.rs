@@ -143,7 +143,7 @@ impl Certificate {
     }
 
     /// The same by names of authority and key alone, which is enough, and much faster, for what is in our own Secrets.
-    pub(crate) fn is_from(&self, issuer: &Self) -> bool {
+    pub fn is_from(&self, issuer: &Self) -> bool {
         match (&self.issuer_key_id, &issuer.key_id) {
             (Some(_), Some(_)) => self.names_as_issuer(issuer),
             _ => self.is_signed_by(issuer),

@@ -86,7 +86,7 @@ impl SecretView {
     }
 
     /// The parts of an authority.
-    pub(crate) fn material(&self) -> Option<&Arc<Material>> {
+    pub fn material(&self) -> Option<&Arc<Material>> {
         match &self.content {
             SecretContent::Authority(material) => Some(material),
             _ => None,
@@ -103,7 +103,7 @@ impl SecretView {
     }
 
     /// The certificates that nodes trust.
-    pub(crate) fn trust(&self) -> Option<&BTreeMap<String, Vec<u8>>> {
+    pub fn trust(&self) -> Option<&BTreeMap<String, Vec<u8>>> {
         match &self.content {
             SecretContent::Trust(files) => Some(files),
             _ => None,

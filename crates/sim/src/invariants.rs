@@ -71,6 +71,7 @@ impl Sim {
             self.fail(broken);
         }
         self.check_identity();
+        self.check_trust();
         let voters = self.quorum.count_voters();
         if self.watch.last_fault == 0 && voters > 0 && voters < self.watch.fewest {
             self.fail(format!("only {voters} vote, and never fewer than {} should", self.watch.fewest));
@@ -203,7 +204,8 @@ impl Sim {
     /// The operator deletes a claim whose node is gone.
     ///
     /// Of two operators one can see a node go that the other sees come back. Nothing is lost as long as no pod has run on the
-    /// claim since: Kubernetes starts none on a claim that is being deleted, and the node begins with an empty disk.
+    /// claim since: Kubernetes starts none on a claim that is being deleted, and the node begins with an empty disk. An operator
+    /// that starts with an old view of pools and a new one of claims can take one for a leftover that no pod ever ran on.
     pub fn check_claim_removal(&mut self, claim: &str) {
         let Some(view) = self.api.claim(claim).cloned() else { return };
         let is_disposable =
@@ -212,7 +214,11 @@ impl Sim {
         let is_wanted = self.api.pod_sets().any(|set| set.pods.contains_key(&pod));
         let has_pod = self.api.pod(&pod).is_some();
         let has_run = self.api.pod(&pod).is_some_and(|pod| pod.phase != "Pending");
-        let is_there = if self.faults.rival.is_some() { has_run } else { is_wanted || has_pod };
+        let is_there = match (self.faults.rival, self.faults.stale) {
+            (Some(_), _) => has_run,
+            (None, Some(_)) => (is_wanted || has_pod) && view.bound,
+            (None, None) => is_wanted || has_pod,
+        };
         if !is_disposable || is_there {
             self.fail(format!("claim {claim} is deleted, and its node is there, or its data is to be kept"));
         }

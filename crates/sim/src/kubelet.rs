@@ -12,6 +12,7 @@ use karst_core::world::PodView;
 use crate::dice::Dice;
 use crate::kraft::{Disk, Quorum, fixed_voters};
 use crate::kubernetes::{ApiServer, Kind};
+use crate::trust::Readings;
 
 /// How long things take, in milliseconds: least and most.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +45,8 @@ pub struct Kubelet {
     containers: BTreeMap<String, Container>,
     /// How long things take.
     pub pace: Pace,
+    /// What processes read of certificates.
+    pub readings: Readings,
     /// Directory ids that took part in the quorum, and whose disk is lost.
     pub retired: BTreeSet<DirectoryId>,
 }
@@ -51,7 +54,7 @@ pub struct Kubelet {
 impl Kubelet {
     /// Kubelets that are this fast.
     pub fn new(pace: Pace) -> Self {
-        Self { containers: BTreeMap::new(), pace, retired: BTreeSet::new() }
+        Self { containers: BTreeMap::new(), pace, readings: Readings::default(), retired: BTreeSet::new() }
     }
 
     /// Time passes.
@@ -153,6 +156,7 @@ impl Kubelet {
             let formatted = self.format(node, controller, &settings, quorum, dice);
             quorum.disks.insert(disk.clone(), formatted);
         }
+        self.readings.read(node, &pod.meta.name, api);
         quorum.start(node, &disk, controller, broker, understood_by(pod));
         let config = settings.get("server.config").map_or("", String::as_str);
         let voters = config.lines().find_map(|line| line.strip_prefix("controller.quorum.voters="));

@@ -221,6 +221,8 @@ pub struct ApiServer {
     pub counts: Counts,
     /// When anything changed last, in milliseconds.
     pub changed: u64,
+    /// Was a Secret written since somebody last asked?
+    pub(crate) has_new_secrets: bool,
     /// The annotations that were set by the last apply of an object.
     applied: BTreeMap<(Kind, String), BTreeSet<String>>,
     /// `Kafka` resources that were deleted, by uid. What they own goes too.
@@ -262,6 +264,7 @@ impl ApiServer {
         self.changed = self.now;
         item.set_version(self.version);
         let stored = Stored { version: self.version, item };
+        self.has_new_secrets |= stored.item.kind() == Kind::Secret;
         let key = (stored.item.kind(), stored.item.name().to_owned());
         if !self.objects.contains_key(&key) {
             *self.counts.created.entry(key.clone()).or_default() += 1;
@@ -597,10 +600,20 @@ impl ApiServer {
         if old.map(|old| old.version.to_string()) != wanted.resource_version {
             return Err(Refusal::Conflict);
         }
-        let old = old.and_then(|old| old.item.meta()).cloned();
+        let as_a_whole = |old: Meta| Meta { labels: BTreeMap::new(), annotations: BTreeMap::new(), ..old };
+        let old = old.and_then(|old| old.item.meta()).cloned().map(as_a_whole);
         let meta = self.applied_meta(wanted, old.as_ref());
         let data = secret.data.unwrap_or_default().into_iter().map(|(key, bytes)| (key, bytes.0)).collect();
         Ok(self.put(Item::Secret(Arc::new(SecretView::new(meta, data)))))
+    }
+
+    /// A user sets an annotation of a Secret.
+    pub fn annotate_secret(&mut self, name: &str, annotation: &str, value: &str) {
+        let Some(Item::Secret(secret)) = self.get(Kind::Secret, name) else { return };
+        let Some(material) = secret.material() else { return };
+        let (mut meta, data) = (secret.meta.clone(), material.secret.data.clone());
+        meta.annotations.insert(annotation.to_owned(), value.to_owned());
+        self.put(Item::Secret(Arc::new(SecretView::new(meta, data))));
     }
 
     /// Gives a Secret other owners, if it is still the one that was seen.

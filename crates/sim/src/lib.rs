@@ -21,3 +21,4 @@ pub mod run;
 pub mod scenarios;
 pub mod shrink;
 pub mod sim;
+pub mod trust;

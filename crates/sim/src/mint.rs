@@ -4,6 +4,7 @@
 //! made at the beginning of time.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use karst_certs::SecretWrite;
@@ -13,7 +14,7 @@ use crate::sim::timestamp;
 
 /// What was made so far. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Mint(Arc<Mutex<BTreeMap<String, Vec<SecretWrite>>>>);
+pub struct Mint(Arc<Mutex<BTreeMap<(String, u64), Vec<SecretWrite>>>>);
 
 impl Mint {
     /// What is asked for, or `None` if it cannot be made.
@@ -23,12 +24,37 @@ impl Mint {
             return issue.make(timestamp(0)).ok();
         }
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = issue.to_string();
+        let key = (issue.to_string(), made_of(issue));
         if let Some(known) = made.get(&key) {
             return Some(known.clone());
         }
-        let new = issue.make(timestamp(0)).ok()?;
+        let new = issue.make(timestamp(second(issue))).ok()?;
         made.insert(key, new.clone());
         Some(new)
+    }
+}
+
+/// What it is made of, besides what its words say.
+fn made_of(issue: &Issue) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    match issue {
+        Issue::Authority { authority, .. } => {
+            for secret in authority.secrets() {
+                (&secret.data, &secret.annotations).hash(&mut hasher);
+            }
+        }
+        Issue::Leaf { request, issuer, cert_generation, .. } => {
+            (issuer.certificate().der(), cert_generation, &request.dns_names).hash(&mut hasher);
+        }
+        Issue::Trust { .. } | Issue::Listeners { .. } => {}
+    }
+    hasher.finish()
+}
+
+/// Authorities name what they replace by its end, so no two of them end at the same time.
+fn second(issue: &Issue) -> u64 {
+    match issue {
+        Issue::Authority { authority, .. } => 1_000 * authority.cert_generation(),
+        _ => 0,
     }
 }

@@ -216,6 +216,8 @@ fn conclude(mut start: Start, scenario: &Scenario) -> Report {
             start.sim.fail(format!("in the end {asked} is still asked for"));
         } else if let Some(wrong) = scenario.ready.and_then(|_| wrong_settings(&start.sim)) {
             start.sim.fail(wrong);
+        } else if let Some(left) = scenario.ready.and_then(|_| start.sim.unfinished_authority()) {
+            start.sim.fail(left);
         }
     }
     let mut sim = start.sim;

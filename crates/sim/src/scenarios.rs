@@ -1,5 +1,6 @@
 //! Stories of clusters: what users do, what befalls them, and how it must end.
 
+mod authorities;
 mod disks;
 mod fixed;
 
@@ -7,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use karst_api::{self as api, Role};
+use karst_certs::{Kind as Authority, authority};
 use karst_core::ids::NodeId;
 use karst_core::names::{
     DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, MIGRATION_ANNOTATION, NEXT_IDS_ANNOTATION,
@@ -71,6 +73,10 @@ pub enum Edit {
     Migrate,
     /// A person who knows that another voter is intact asks for the vote of this one to be restored.
     Restore(i32),
+    /// Asks for a new certificate of an authority.
+    Renew(Authority),
+    /// Asks for a new key of an authority.
+    Replace(Authority),
     /// Nothing, but time passes.
     Wait,
 }
@@ -203,6 +209,12 @@ impl Edit {
             }
             Self::Migrate => annotate_kafka(sim, MIGRATION_ANNOTATION, "true"),
             Self::Restore(node) => disks::restore(sim, NodeId(*node)),
+            Self::Renew(kind) => {
+                sim.api.annotate_secret(&kind.cert_secret(CLUSTER), authority::FORCE_RENEW, "true");
+            }
+            Self::Replace(kind) => {
+                sim.api.annotate_secret(&kind.key_secret(CLUSTER), authority::FORCE_REPLACE, "true");
+            }
             Self::Wait => {}
         }
     }
@@ -679,5 +691,6 @@ pub fn all() -> Vec<Scenario> {
     ];
     all.extend(fixed::stories());
     all.extend(disks::stories());
+    all.extend(authorities::stories());
     all
 }
