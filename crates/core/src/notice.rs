@@ -112,6 +112,12 @@ pub enum Notice {
         /// What Kubernetes said.
         why: String,
     },
+    /// Something that Kubernetes does not do: a quota, or another rule of whoever runs it.
+    #[error("Kubernetes refuses what the cluster needs: {what}; it is tried again")]
+    Refused {
+        /// What was tried, and what Kubernetes said.
+        what: String,
+    },
     /// Addresses of Kubernetes nodes that Karst does not know.
     #[error(
         "listener '{name}': preferredNodePortAddressType is {asked}, which a pod is not told about its node, so brokers advertise the node's InternalIP; use InternalIP or Hostname, or set advertisedHost of each broker (or advertisedHostTemplate)"
@@ -531,6 +537,7 @@ impl Notice {
             Self::ListenerLeftOut { .. } => "ListenerNotServed",
             Self::ListenerAwaitsAddress { .. } => "ListenerAwaitsAddress",
             Self::ListenerServiceRefused { .. } => "ListenerServiceRefused",
+            Self::Refused { .. } => "KubernetesRefused",
             Self::NodeAddressType { .. } => "NodeAddressUnknown",
             Self::ListenerBrokersUnknown { .. } => "ListenerBrokersUnknown",
             Self::OwnCertificate { .. } => "ListenerCertificateUnusable",
@@ -592,6 +599,7 @@ impl Notice {
             self,
             Self::SettingNotTaken { .. }
                 | Self::ListenerServiceRefused { .. }
+                | Self::Refused { .. }
                 | Self::GrowthRefused { .. }
                 | Self::QuorumChangeFailed { .. }
                 | Self::MetadataFailed { .. }

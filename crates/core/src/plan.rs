@@ -280,6 +280,7 @@ fn other_operator(world: &World) -> Option<Problem> {
 
 fn notices(world: &World, cluster: Option<&Cluster>) -> Vec<Notice> {
     let mut notices = Vec::new();
+    notices.extend(world.refusals.iter().map(|what| Notice::Refused { what: what.clone() }));
     notices.extend(ignored::of_kafka(&world.kafka));
     notices.extend(world.pools.iter().filter_map(|(name, pool)| ignored::of_pool(name, pool)));
     let keys = config::forbidden_keys(world.kafka.spec.kafka.config.as_ref());

@@ -476,6 +476,8 @@ pub struct World {
     pub checked_settings: BTreeMap<String, Digest>,
     /// Claims that could not grow, by name.
     pub refused_growth: BTreeMap<String, RefusedGrowth>,
+    /// What else Kubernetes refused, in its own words.
+    pub refusals: BTreeSet<String>,
     /// Services of listeners that Kubernetes refused, by name.
     pub refused_services: BTreeMap<String, RefusedService>,
     /// Secrets of users that the resource names. One that is not here was not read yet.

@@ -1,6 +1,6 @@
 //! One pass: look, decide, act, and say what came of it. A pass never waits for anything to become true.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ use crate::events::Events;
 use crate::failure::Failure;
 use crate::hands::Hands;
 use crate::index::{PodSetSnapshot, Snapshot};
-use crate::queue::Outcome;
+use crate::queue::{Outcome, Work};
 use crate::references::References;
 use crate::refusals::{Refusals, next_try};
 use crate::slots::Slots;
@@ -48,6 +48,12 @@ const CHANGED: Duration = Duration::from_millis(100);
 const UNREAD: Duration = Duration::from_secs(5);
 /// How soon to look again whether other clusters are done with their restarts.
 const SLOT: Duration = Duration::from_secs(2);
+/// Who asked for something that was refused, besides pod sets.
+const OBJECTS: &str = "objects";
+const CERTIFICATES: &str = "certificates";
+/// So many of the same kind say enough.
+const TOLD: usize = 3;
+
 /// What became of a claim that was to grow.
 enum Grown {
     /// Kubernetes does it.
@@ -68,6 +74,8 @@ pub(crate) struct Passes {
     pub(crate) troubles: Troubles,
     /// Claims that would not grow.
     pub(crate) growths: Refusals<RefusedGrowth>,
+    /// What Kubernetes refused besides, by who asked for it.
+    pub(crate) refusals: Refusals<BTreeSet<String>>,
     pub(crate) checked: Checked,
     /// Services of listeners that were not taken.
     pub(crate) doors: Refusals<RefusedService>,
@@ -91,6 +99,7 @@ impl Passes {
                 self.config_maps.forget(key);
                 self.troubles.forget(key);
                 self.growths.forget_cluster(key);
+                self.refusals.forget_cluster(key);
                 self.checked.forget(key);
                 self.doors.forget_cluster(key);
                 self.named_secrets.forget(key);
@@ -171,6 +180,7 @@ impl Passes {
             troubles: self.troubles.of(key),
             checked_settings: self.checked.of(key),
             refused_growth: self.growths.of(key),
+            refusals: self.refusals.of(key).into_values().flatten().collect(),
             refused_services: self.doors.of(key),
             referenced,
             settings: Arc::clone(&self.settings),
@@ -192,17 +202,21 @@ impl Passes {
         if plan.facts.iter().any(|fact| matches!(fact, Fact::Identity { .. })) {
             self.events.cluster_formed(&world.kafka.object_ref(&())).await;
         }
+        for failure in objects.iter().chain(&certificates) {
+            tracing::debug!(cluster = %world.key, %failure, "is tried again in the next round, which tells what comes of it");
+        }
         // What can be said only now: in the next round the nodes have their ids.
         let said_now = plan.pool_statuses.into_iter().filter(|(pool, _)| {
             plan.notices.iter().any(|notice| notice.reason() == IDS_IGNORED && notice.pool() == Some(pool))
         });
         let unsaid = self.report_pools(&world.key, &world.pools, &said_now.collect()).await;
-        objects.into_iter().chain(certificates).chain(unsaid).next().map_or(Ok(()), Err)
+        unsaid.into_iter().next().map_or(Ok(()), Err)
     }
 
     /// Makes what is asked for of keys and certificates.
     async fn certify(&self, world: &World, issues: &[Issue]) -> Vec<Failure> {
         let failures = self.hands.certify(world, issues).await;
+        self.are_refusals_new(&world.key, CERTIFICATES, &failures);
         for issue in issues.iter().filter(|issue| failures.is_empty() && issue.is_remarkable()) {
             self.events.certificates(&world.key, &world.kafka.object_ref(&()), issue).await;
         }
@@ -277,7 +291,27 @@ impl Passes {
                 Err(failure) => failures.push(failure),
             }
         }
+        let none_asked_for = plan.certificates.is_empty() && self.are_refusals_new(key, CERTIFICATES, &[]);
+        // To be told in the next pass, or no longer.
+        if self.are_refusals_new(key, OBJECTS, &failures) || none_asked_for {
+            look_again = Some(CHANGED);
+        }
         if failures.is_empty() { Outcome::Done { look_again } } else { self.failed(key, &failures) }
+    }
+
+    /// Remembers what Kubernetes refused to whoever asked. Tells whether there is something new to say.
+    fn are_refusals_new(&self, key: &ClusterKey, who: &str, failures: &[Failure]) -> bool {
+        let refusals = failures.iter().filter(|one| one.is_refusal() && !one.is_namespace_going());
+        let words: BTreeSet<String> = refusals.map(ToString::to_string).collect();
+        let words: BTreeSet<String> = words.into_iter().take(TOLD).collect();
+        self.refusals.set(key, who, Some(words).filter(|words| !words.is_empty()))
+    }
+
+    /// Lets the cluster say what was refused to a pod set, if that is news.
+    fn tell_refusals(&self, cluster: &ClusterKey, set: &str, failures: &[Failure]) {
+        if self.are_refusals_new(cluster, set, failures) {
+            self.hands.queue.push([Work::Cluster(cluster.clone())]);
+        }
     }
 
     /// Lets a claim grow. That Kubernetes refuses is remembered, so that it is told and does not repeat itself at once.
@@ -433,6 +467,7 @@ impl Passes {
     /// Keeps the pods of a pod set.
     pub(crate) async fn pod_set(&self, cluster: &ClusterKey, name: &str) -> Outcome {
         let Some(PodSetSnapshot { set, pods, going }) = self.hands.index.pod_set(cluster, name) else {
+            self.tell_refusals(cluster, name, &[]);
             return Outcome::Done { look_again: None };
         };
         if set.meta.other_manager().is_some() || self.is_not_ours(cluster) {
@@ -447,6 +482,7 @@ impl Passes {
         if plan.actions.is_empty() && set.status.as_ref() != Some(&plan.status) {
             failures.extend(self.hands.write_report(&cluster.namespace, &set, &plan.status).await.err());
         }
+        self.tell_refusals(cluster, name, &failures);
         if failures.is_empty() { Outcome::Done { look_again: None } } else { self.failed(cluster, &failures) }
     }
 }

@@ -42,6 +42,20 @@ impl<T: Clone> Refusals<T> {
         self.lock().entry(key.clone()).or_default().insert(name.to_owned(), refused);
     }
 
+    /// What is refused now, if anything. Tells whether it was something else before.
+    pub(crate) fn set(&self, key: &ClusterKey, name: &str, refused: Option<T>) -> bool
+    where
+        T: PartialEq,
+    {
+        let is_new = self.lock().get(key).and_then(|all| all.get(name)) != refused.as_ref();
+        match refused {
+            Some(refused) if is_new => self.remember(key, name, refused),
+            None if is_new => self.forget(key, name),
+            _ => {}
+        }
+        is_new
+    }
+
     /// It was done.
     pub(crate) fn forget(&self, key: &ClusterKey, name: &str) {
         let mut all = self.lock();

@@ -97,6 +97,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         terms,
         troubles: Troubles::default(),
         growths: Refusals::default(),
+        refusals: Refusals::default(),
         checked: Checked::default(),
         doors: Refusals::default(),
         settings: Arc::clone(&settings.core),

@@ -14,7 +14,10 @@ use crate::sim::timestamp;
 
 /// What was made so far. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Mint(Arc<Mutex<BTreeMap<(String, u64), Vec<SecretWrite>>>>);
+pub struct Mint(Arc<Mutex<Made>>);
+
+/// What was made, by what was asked for and what it was made of.
+type Made = BTreeMap<(String, u64), Vec<SecretWrite>>;
 
 impl Mint {
     /// What is asked for, or `None` if it cannot be made.

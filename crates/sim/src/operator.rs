@@ -9,7 +9,7 @@ pub(crate) mod kafka;
 mod orphans;
 mod pods;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use karst_core::digest::Digest;
@@ -314,6 +314,7 @@ impl Operator {
             troubles: self.troubles.iter().map(|(trouble, _)| trouble.clone()).collect(),
             checked_settings: self.checked.clone(),
             refused_growth: BTreeMap::new(),
+            refusals: BTreeSet::new(),
             refused_services: BTreeMap::new(),
             referenced: BTreeMap::new(),
             settings: Arc::clone(&self.settings),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use karst_certs::trust::Certificate;
-use karst_certs::{Kind as Authority, authority};
+use karst_certs::{Kind as Authority, Stored, authority};
 use karst_core::ids::NodeId;
 use karst_core::names::{CLUSTER_TRUST, trust_secret};
 use karst_core::world::SecretView;
@@ -65,7 +65,7 @@ impl Sim {
             self.quorum.processes.keys().filter_map(|node| readings.files.get(node)).collect();
         let shown = running.iter().map(|files| &files.own).chain(secrets(&self.api));
         let shown: Vec<&Certificate> =
-            shown.filter_map(|secret| secret.stored()).map(|stored| stored.certificate()).collect();
+            shown.filter_map(|secret| secret.stored()).map(Stored::certificate).collect();
         let trusting =
             running.iter().map(|files| &files.trust).chain(secret(&self.api, &trust_secret(CLUSTER)));
         for trusted in trusting.filter_map(|secret| trusted_by(secret)) {

@@ -12,6 +12,23 @@ use karst_core::quorum::InitialControllers;
 use karst_core::world::{Answer, Answers, World};
 
 #[test]
+fn what_kubernetes_refuses_is_told_until_it_is_done() {
+    let mut world = converged();
+    let refusal = "could not create pod my-cluster-brokers-0: exceeded quota: few, requested: pods=1";
+    world.refusals.insert(refusal.to_owned());
+    converge(&mut world);
+    let told = conditions(&world, "Warning");
+    let is_told = |(_, reason, message): &(_, String, String)| {
+        reason == "KubernetesRefused" && message.contains(refusal)
+    };
+    assert!(told.iter().any(is_told), "{told:?}");
+
+    world.refusals.clear();
+    converge(&mut world);
+    assert_eq!(conditions(&world, "Warning"), []);
+}
+
+#[test]
 fn facts_are_durable_in_order_before_the_first_pod_is_asked_for() {
     let mut world = quickstart();
     let mut order = Vec::new();

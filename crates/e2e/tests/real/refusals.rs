@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use k8s_openapi::api::core::v1::ResourceQuota;
 use karst_api::{Kafka, KafkaNodePool};
 use karst_e2e::cluster::{ACTING, Cluster, warnings};
 use karst_e2e::kafka_tools::Kcat;
 use karst_e2e::kubectl;
-use karst_e2e::manifests::{kafka, paper_pool, pool};
+use karst_e2e::manifests::{claims, kafka, paper_pool, pool};
 use karst_e2e::story::{Scene, story};
 use karst_e2e::wait;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 const BOTH: &[&str] = &["controller", "broker"];
@@ -22,6 +23,7 @@ async fn bad_input_is_refused_by_name_and_harms_nothing_that_runs() -> Result<()
         let pods = running.pod_uids().await?;
         the_api_server_refuses_wrong_types(scene).await?;
         the_operator_refuses_what_cannot_be(scene).await?;
+        kubernetes_refuses_pods_and_claims(scene).await?;
         a_running_cluster_survives_its_own_bad_input(&running).await?;
         assert_eq!(running.pod_uids().await?, pods, "a pod was replaced");
         Ok(())
@@ -151,6 +153,58 @@ async fn the_operator_refuses_what_cannot_be(scene: &Scene) -> Result<()> {
         case.check(scene).await?;
     }
     Ok(())
+}
+
+/// What somebody else forbids is told in their words, and done when they allow it.
+async fn kubernetes_refuses_pods_and_claims(scene: &Scene) -> Result<()> {
+    scene.step("a namespace that allows no more pods and claims");
+    let quota = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "few" },
+        "spec": { "hard": { "pods": "1", "persistentvolumeclaims": "0" } },
+    });
+    kubectl::apply(&scene.namespace, &quota.to_string()).await?;
+    until_enforced(scene).await?;
+    let mut nodes = paper_pool("poor", "nodes-of-poor", BOTH, 1);
+    nodes["spec"]["storage"] = claims(true);
+    let cluster = Cluster::create(scene, &kafka("poor"), &[nodes]).await?;
+    until_refused(
+        &cluster,
+        &["data-poor-nodes-of-poor-0", "exceeded quota: few", "persistentvolumeclaims=0"],
+    )
+    .await?;
+
+    scene.step("allowing claims, and no pods");
+    let quotas = scene.api::<ResourceQuota>();
+    let claims = Patch::Merge(json!({ "spec": { "hard": { "persistentvolumeclaims": null } } }));
+    quotas.patch("few", &PatchParams::default(), &claims).await?;
+    until_refused(&cluster, &["pod poor-nodes-of-poor-0", "exceeded quota: few", "pods=1"]).await?;
+
+    scene.step("allowing everything");
+    quotas.delete("few", &DeleteParams::default()).await?;
+    cluster.until_pods(1).await?;
+    cluster
+        .until_status("no word of it any more", ACTING, |_, status| {
+            warnings(status.conditions.as_ref()).iter().all(|one| !one.contains("quota")).then_some(())
+        })
+        .await
+}
+
+/// A quota counts what is there before it holds.
+async fn until_enforced(scene: &Scene) -> Result<()> {
+    wait::until_one(scene.api::<ResourceQuota>(), "few", "the quota to hold", ACTING, |quota| {
+        quota?.status.as_ref()?.used.as_ref()?.get("pods").map(drop)
+    })
+    .await
+}
+
+async fn until_refused(cluster: &Cluster<'_>, words: &[&str]) -> Result<()> {
+    cluster
+        .until_status(&format!("a warning with {words:?}"), ACTING, |_, status| {
+            let said = warnings(status.conditions.as_ref());
+            let has_all = |one: &String| words.iter().all(|word| one.contains(word));
+            said.iter().any(|one| one.starts_with("KubernetesRefused") && has_all(one)).then_some(())
+        })
+        .await
 }
 
 async fn a_running_cluster_survives_its_own_bad_input(cluster: &Cluster<'_>) -> Result<()> {

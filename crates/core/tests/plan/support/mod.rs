@@ -77,6 +77,7 @@ pub(crate) fn world(yaml: &str) -> World {
         troubles: Vec::new(),
         checked_settings: BTreeMap::new(),
         refused_growth: BTreeMap::new(),
+        refusals: BTreeSet::new(),
         refused_services: BTreeMap::new(),
         referenced: BTreeMap::new(),
         settings: Arc::new(Settings {
