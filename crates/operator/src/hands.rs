@@ -278,15 +278,12 @@ impl Hands {
             json!({ "metadata": { "resourceVersion": meta.resource_version, "finalizers": finalizers } });
         let api = self.api::<KafkaNodePool>(namespace);
         let what = format!("could not change the finalizers of KafkaNodePool {name}");
-        match self.call(&what, api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await {
-            Err(failure) if failure.is_missing() => Ok(()),
-            Err(failure) => Err(failure),
-            Ok(patched) if patched.metadata.deletion_timestamp.is_none() => {
-                self.learn(patched);
-                Ok(())
-            }
-            Ok(_) => Ok(()),
+        let patched =
+            self.call(&what, api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await?;
+        if patched.metadata.deletion_timestamp.is_none() {
+            self.learn(patched);
         }
+        Ok(())
     }
 }
 

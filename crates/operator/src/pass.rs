@@ -338,7 +338,8 @@ impl Passes {
         let mut failures = Vec::new();
         for (name, protection) in protections {
             if let Some(pool) = pools.get(name) {
-                failures.extend(self.hands.protect(&key.namespace, pool, *protection).await.err());
+                let outcome = self.hands.protect(&key.namespace, pool, *protection).await;
+                failures.extend(outcome.err().filter(|failure| !failure.is_missing()));
             }
         }
         failures

@@ -413,7 +413,10 @@ impl Operator {
             self.note(&mut failures, |own| own.own(sim, ownership))?;
         }
         for (pool, protection) in &plan.protections {
-            self.note(&mut failures, |own| own.protect(sim, world, pool, *protection))?;
+            self.note(&mut failures, |own| match own.protect(sim, world, pool, *protection) {
+                Err(End::Failed(Failure::Missing)) => Ok(()),
+                outcome => outcome,
+            })?;
         }
         for mark in &plan.marks {
             self.note(&mut failures, |own| own.mark(sim, mark))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
 use karst_core::ids::NodeId;
 use karst_core::names::{CLUSTER_LABEL, ClusterKey, KIND_LABEL};
-use karst_core::plan::Fact;
+use karst_core::plan::{Fact, Protection};
 use karst_core::registration;
 use karst_core::world::{PodSetView, World};
 use kube::api::{ListParams, PartialObjectMeta, Patch, PatchParams};
@@ -31,6 +31,10 @@ impl Hands {
                     status,
                 )
                 .await
+            }
+            Fact::PoolProtected { pool } => {
+                let Some(resource) = world.pools.get(pool) else { return Ok(()) };
+                self.protect(namespace, resource, Protection::Add).await
             }
             Fact::Registered { status } => {
                 let version = world.kafka.metadata.resource_version.as_ref();

@@ -26,6 +26,7 @@ impl Operator {
                 let version = resource.metadata.resource_version.as_deref();
                 self.patch_fact(sim, Kind::Pool, pool, version, status)
             }
+            Fact::PoolProtected { pool } => self.protect(sim, world, pool, Protection::Add),
             Fact::Identity { forms: true, .. } if sim.api.has_remains() => Err(End::Failed(Failure::Changed)),
             Fact::Identity { status, .. } | Fact::Registered { status } => {
                 let version = world.kafka.metadata.resource_version.as_deref();
@@ -270,11 +271,9 @@ impl Operator {
             sim,
             || format!("{protection:?}s the finalizer of pool {pool}"),
             |sim| sim.api.set_finalizers(pool, version.as_deref(), finalizers.clone()).map_err(Failure::from),
-        );
-        match patched {
-            Ok(Some(patched)) if !is_going(&patched) => self.learn(patched, sim),
-            Ok(_) | Err(End::Failed(Failure::Missing)) => {}
-            Err(end) => return Err(end),
+        )?;
+        if let Some(patched) = patched.filter(|patched| !is_going(patched)) {
+            self.learn(patched, sim);
         }
         Ok(())
     }
