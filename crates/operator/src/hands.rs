@@ -237,9 +237,12 @@ impl Hands {
     }
 
     /// Removes an annotation of the `Kafka` resource that has served its purpose.
-    pub(crate) async fn forget_annotation(&self, key: &ClusterKey, annotation: &str) -> Result<(), Failure> {
+    pub(crate) async fn forget_annotation(&self, world: &World, annotation: &str) -> Result<(), Failure> {
+        let key = &world.key;
         let what = format!("could not remove the annotation {annotation} of Kafka {}", key.name);
-        let patch = Patch::Merge(json!({ "metadata": { "annotations": { annotation: null } } }));
+        let mut meta = self.only::<Kafka>(key, &key.name, world.kafka.metadata.uid.as_deref())?;
+        meta["annotations"] = json!({ annotation: null });
+        let patch = Patch::Merge(json!({ "metadata": meta }));
         let api: Api<Kafka> = self.api(&key.namespace);
         let patched = self.call(&what, api.patch(&key.name, &PatchParams::default(), &patch)).await?;
         self.learn(patched);
