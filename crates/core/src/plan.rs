@@ -233,12 +233,13 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
 
 /// Which keys and certificates are to be made. Returns what keeps a cluster that does not run yet from being made.
 fn certify(plan: &mut Plan, world: &World, cluster: Option<&Cluster>) -> Option<Problem> {
-    // A node gets its certificate when its id is sure.
+    // A node gets its certificate when its id is sure, and its pool stays for as long as it does.
     let is_durable = |pool: &&Pool| {
         let status = world.pools.get(&pool.name).and_then(|resource| resource.status.as_ref());
         !pool.has_resource || status.is_some_and(|status| status.node_ids.as_ref() == Some(&id_list(pool)))
     };
-    let pools = cluster.iter().flat_map(|cluster| &cluster.pools).filter(is_durable);
+    let pools = cluster.iter().flat_map(|cluster| &cluster.pools);
+    let pools = pools.filter(|pool| is_durable(pool) && removals::may_begin(world, pool));
     let bearers: Vec<_> = pools
         .flat_map(|pool| {
             pool.nodes
@@ -319,7 +320,7 @@ fn advice(world: &World, cluster: &Cluster) -> Vec<Notice> {
 }
 
 /// The next facts to make durable, in the order that a crash between any two of them is harmless: the nodes of
-/// every pool, then who the cluster is, then which cluster each pool belongs to.
+/// every pool, then who the cluster is and that no pool goes before its nodes, then which cluster each pool belongs to.
 fn missing_facts(world: &World, cluster: &Cluster, identity: &Identity) -> Vec<Fact> {
     let pools: Vec<_> = cluster
         .pools
@@ -341,8 +342,11 @@ fn missing_facts(world: &World, cluster: &Cluster, identity: &Identity) -> Vec<F
     if !nodes.is_empty() {
         return nodes;
     }
+    let unprotected = pools.iter().filter(|(pool, _)| !pool.is_going && !removals::may_begin(world, pool));
+    let mut facts: Vec<_> =
+        unprotected.map(|(pool, _)| Fact::PoolProtected { pool: pool.name.clone() }).collect();
     if let Some(status) = registration::to_remember(world, cluster).filter(|_| identity.is_durable) {
-        return vec![Fact::Registered { status }];
+        facts.push(Fact::Registered { status });
     }
     if !identity.is_durable {
         let mut status = json!({ "clusterId": identity.cluster_id });
@@ -350,7 +354,10 @@ fn missing_facts(world: &World, cluster: &Cluster, identity: &Identity) -> Vec<F
             status["initialControllers"] = json!(initial.to_string());
         }
         let forms = !identity::has_remains(world);
-        return vec![Fact::Identity { status, forms }];
+        facts.push(Fact::Identity { status, forms });
+    }
+    if !facts.is_empty() {
+        return facts;
     }
     let told = pools.iter().filter(|_| identity.cluster_id.is_some());
     told.filter(|(_, status)| status.cluster_id.is_none())

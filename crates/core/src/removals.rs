@@ -128,6 +128,13 @@ pub(crate) fn protections(world: &World, cluster: &Cluster) -> BTreeMap<String, 
     cluster.pools.iter().filter(|pool| pool.has_resource).filter_map(of_pool).collect()
 }
 
+/// May anything be made for a pool? Not before its deletion would wait for it. One that has nodes goes on all the same.
+pub(crate) fn may_begin(world: &World, pool: &Pool) -> bool {
+    let is_safe = || world.pools.get(&pool.name).is_some_and(|resource| is_protected(&resource.metadata));
+    let runs = |node: &NodeId| world.pods.contains_key(&world.key.pod(&pool.name, *node));
+    !pool.has_resource || is_safe() || has_pod_set(world, &pool.name) || pool.ids.iter().any(runs)
+}
+
 /// Does the pool's deletion wait for its nodes?
 pub(crate) fn is_protected(pool: &ObjectMeta) -> bool {
     pool.finalizers.iter().flatten().any(|finalizer| finalizer == POOL_FINALIZER)

@@ -45,6 +45,11 @@ pub enum Fact {
         /// The new part of the status.
         status: Value,
     },
+    /// That a pool's deletion waits for its nodes. What was made for one that is gone, nobody could remove.
+    PoolProtected {
+        /// The pool.
+        pool: String,
+    },
     /// Which cluster a pool belongs to.
     PoolCluster {
         /// The pool.

@@ -237,9 +237,12 @@ impl Hands {
     }
 
     /// Removes an annotation of the `Kafka` resource that has served its purpose.
-    pub(crate) async fn forget_annotation(&self, key: &ClusterKey, annotation: &str) -> Result<(), Failure> {
+    pub(crate) async fn forget_annotation(&self, world: &World, annotation: &str) -> Result<(), Failure> {
+        let key = &world.key;
         let what = format!("could not remove the annotation {annotation} of Kafka {}", key.name);
-        let patch = Patch::Merge(json!({ "metadata": { "annotations": { annotation: null } } }));
+        let mut meta = self.only::<Kafka>(key, &key.name, world.kafka.metadata.uid.as_deref())?;
+        meta["annotations"] = json!({ annotation: null });
+        let patch = Patch::Merge(json!({ "metadata": meta }));
         let api: Api<Kafka> = self.api(&key.namespace);
         let patched = self.call(&what, api.patch(&key.name, &PatchParams::default(), &patch)).await?;
         self.learn(patched);
@@ -278,15 +281,12 @@ impl Hands {
             json!({ "metadata": { "resourceVersion": meta.resource_version, "finalizers": finalizers } });
         let api = self.api::<KafkaNodePool>(namespace);
         let what = format!("could not change the finalizers of KafkaNodePool {name}");
-        match self.call(&what, api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await {
-            Err(failure) if failure.is_missing() => Ok(()),
-            Err(failure) => Err(failure),
-            Ok(patched) if patched.metadata.deletion_timestamp.is_none() => {
-                self.learn(patched);
-                Ok(())
-            }
-            Ok(_) => Ok(()),
+        let patched =
+            self.call(&what, api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await?;
+        if patched.metadata.deletion_timestamp.is_none() {
+            self.learn(patched);
         }
+        Ok(())
     }
 }
 

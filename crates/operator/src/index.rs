@@ -226,6 +226,13 @@ impl Index {
         self.lock().get(key).map(Objects::snapshot).unwrap_or_default()
     }
 
+    /// The newest version that is known of an object; none, when it is gone or another one took its place.
+    pub(crate) fn version<K: Indexed>(&self, key: &ClusterKey, name: &str, uid: &str) -> Option<String> {
+        let mut clusters = self.lock();
+        let known = K::slot(clusters.get_mut(key)?).get(name).filter(|known| known.uid == uid)?;
+        known.version.map(|version| version.to_string())
+    }
+
     /// What there is of a pod set.
     pub(crate) fn pod_set(&self, key: &ClusterKey, name: &str) -> Option<PodSetSnapshot> {
         let clusters = self.lock();
@@ -432,6 +439,19 @@ mod tests {
         assert_eq!(pools(&index, "a"), ["p"]);
         index.remove(&pool("a", "p", "2", 10));
         assert!(index.lock().is_empty());
+    }
+
+    #[test]
+    fn what_is_said_of_an_object_is_never_said_of_the_next_one_of_its_name() {
+        let index = Index::default();
+        let version = |uid| index.version::<KafkaNodePool>(&key("a"), "p", uid);
+        index.insert(pool("a", "p", "1", 7));
+        index.insert(pool("a", "p", "1", 8));
+        assert_eq!((version("1").as_deref(), version("2")), (Some("8"), None));
+        index.insert(pool("a", "p", "2", 9));
+        assert_eq!((version("1"), version("2").as_deref()), (None, Some("9")));
+        index.remove(&pool("a", "p", "2", 10));
+        assert_eq!(version("2"), None);
     }
 
     #[test]

@@ -278,11 +278,12 @@ impl Passes {
             failures.extend(self.ask_kafka_to(world, deed).await.err());
         }
         for annotation in &plan.forgotten {
-            failures.extend(self.hands.forget_annotation(key, annotation).await.err());
+            failures.extend(self.hands.forget_annotation(world, annotation).await.err());
         }
         failures.extend(self.report_pools(key, &world.pools, &plan.pool_statuses).await);
         if let Some(status) = &plan.status {
-            match self.hands.write_status::<Kafka>(&key.namespace, &key.name, status).await {
+            let uid = world.kafka.metadata.uid.as_deref();
+            match self.hands.write_status::<Kafka>(key, &key.name, uid, status).await {
                 Ok(()) => {
                     let old = world.kafka.status.as_ref().and_then(|status| status.conditions.as_ref());
                     let refused = matches!(plan.progress, Some(Progress::Refused(_)));
@@ -372,7 +373,8 @@ impl Passes {
         let mut failures = Vec::new();
         for (name, protection) in protections {
             if let Some(pool) = pools.get(name) {
-                failures.extend(self.hands.protect(&key.namespace, pool, *protection).await.err());
+                let outcome = self.hands.protect(&key.namespace, pool, *protection).await;
+                failures.extend(outcome.err().filter(|failure| !failure.is_missing()));
             }
         }
         failures
@@ -428,11 +430,12 @@ impl Passes {
     ) -> Vec<Failure> {
         let mut failures = Vec::new();
         for (name, patch) in statuses {
-            match self.hands.write_status::<KafkaNodePool>(&key.namespace, name, patch).await {
+            let Some(pool) = pools.get(name) else { continue };
+            let uid = pool.metadata.uid.as_deref();
+            match self.hands.write_status::<KafkaNodePool>(key, name, uid, patch).await {
                 Err(failure) if failure.is_missing() => {}
                 Err(failure) => failures.push(failure),
                 Ok(()) => {
-                    let Some(pool) = pools.get(name) else { continue };
                     let old = pool.status.as_ref().and_then(|status| status.conditions.as_ref());
                     self.tell(key, &**pool, old, patch, false).await;
                 }
@@ -480,7 +483,7 @@ impl Passes {
             futures::future::join_all(actions).await.into_iter().filter_map(Result::err).collect();
         // What was just created reports itself: the status is written when there is nothing else to do.
         if plan.actions.is_empty() && set.status.as_ref() != Some(&plan.status) {
-            failures.extend(self.hands.write_report(&cluster.namespace, &set, &plan.status).await.err());
+            failures.extend(self.hands.write_report(cluster, &set, &plan.status).await.err());
         }
         self.tell_refusals(cluster, name, &failures);
         if failures.is_empty() { Outcome::Done { look_again: None } } else { self.failed(cluster, &failures) }

@@ -470,7 +470,7 @@ impl ApiServer {
         Some(self.put(Item::PodSet(set)))
     }
 
-    /// Merges into a status, under the precondition that the version is this one, if one is given.
+    /// Merges into a status, under the precondition that the version is this one, if one is given. (A uid would be ignored.)
     pub fn patch_status(
         &mut self,
         kind: Kind,

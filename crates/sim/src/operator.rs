@@ -414,7 +414,10 @@ impl Operator {
             self.note(&mut failures, |own| own.own(sim, ownership))?;
         }
         for (pool, protection) in &plan.protections {
-            self.note(&mut failures, |own| own.protect(sim, world, pool, *protection))?;
+            self.note(&mut failures, |own| match own.protect(sim, world, pool, *protection) {
+                Err(End::Failed(Failure::Missing)) => Ok(()),
+                outcome => outcome,
+            })?;
         }
         for mark in &plan.marks {
             self.note(&mut failures, |own| own.mark(sim, mark))?;
@@ -427,14 +430,15 @@ impl Operator {
             self.note(&mut failures, |own| own.ask_kafka_to(sim, world, deed))?;
         }
         for annotation in &plan.forgotten {
-            self.note(&mut failures, |own| own.forget(sim, annotation))?;
+            self.note(&mut failures, |own| own.forget(sim, world, annotation))?;
         }
         for (pool, patch) in &plan.pool_statuses {
-            self.note(&mut failures, |own| own.report(sim, Kind::Pool, pool, &patch["status"]))?;
+            let uid = world.pools.get(pool).and_then(|pool| pool.metadata.uid.as_deref());
+            self.note(&mut failures, |own| own.report(sim, Kind::Pool, pool, uid, &patch["status"]))?;
         }
         if let Some(patch) = &plan.status {
-            let name = world.key.name.clone();
-            self.note(&mut failures, |own| own.report(sim, Kind::Kafka, &name, &patch["status"]))?;
+            let (name, uid) = (world.key.name.clone(), world.kafka.metadata.uid.as_deref());
+            self.note(&mut failures, |own| own.report(sim, Kind::Kafka, &name, uid, &patch["status"]))?;
         }
         let regular = plan.look_again.map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
         Ok(pause_after_all(&failures).or(regular))

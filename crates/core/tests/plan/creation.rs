@@ -53,13 +53,18 @@ fn facts_are_durable_in_order_before_the_first_pod_is_asked_for() {
     }
     assert_eq!(
         order,
-        ["nodes of brokers+nodes of controllers", "identity", "cluster of brokers+cluster of controllers"]
+        [
+            "nodes of brokers+nodes of controllers",
+            "brokers stays for its nodes+controllers stays for its nodes+identity",
+            "cluster of brokers+cluster of controllers",
+        ]
     );
 }
 
 fn name(fact: &Fact) -> String {
     match fact {
         Fact::PoolNodes { pool, .. } => format!("nodes of {pool}"),
+        Fact::PoolProtected { pool } => format!("{pool} stays for its nodes"),
         Fact::Identity { .. } => "identity".to_owned(),
         Fact::PoolCluster { pool, .. } => format!("cluster of {pool}"),
         Fact::Registered { .. } => "registered brokers".to_owned(),

@@ -6,6 +6,8 @@ use crate::support::*;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use karst_api as api;
 use karst_core::ids::NodeId;
+use karst_core::names::POOL_LABEL;
+use karst_core::objects::Object;
 use karst_core::plan::{Fact, Protection};
 use karst_core::world::{Answer, Answers, PartitionView, Partitions, World};
 
@@ -254,6 +256,43 @@ fn a_deleted_pool_goes_after_its_partitions_and_takes_everything_with_it() {
     assert!(!world.pod_sets.contains_key("my-cluster-more"));
     assert!(!world.config_maps.contains_key("my-cluster-more-6"));
     assert_eq!(conditions(&world, "Ready")[0].0, "True");
+}
+
+/// What belongs to a pool that is gone, nobody can be asked about: it would stay for good.
+#[test]
+fn nothing_is_made_for_a_new_pool_before_its_deletion_waits_for_its_nodes() {
+    let mut world = two_broker_pools();
+    let mut late = (*world.pools["more"]).clone();
+    late.metadata.name = Some("late".into());
+    (late.metadata.finalizers, late.status) = (None, None);
+    world.pools.insert("late".into(), std::sync::Arc::new(late));
+    for _ in 0..10 {
+        let plan = decide(&world);
+        let is_protected = world.pools["late"].metadata.finalizers.is_some();
+        let labelled = |object: &Object| object.meta().labels.as_ref()?.get(POOL_LABEL).cloned();
+        let made = plan.objects.iter().chain(&plan.services).filter_map(labelled);
+        let certified = plan.certificates.iter().filter_map(|issue| issue.pool().map(str::to_owned));
+        let begins = made.chain(certified).any(|pool| pool == "late");
+        assert!(is_protected || !begins, "{plan:?}");
+        if begins {
+            converge(&mut world);
+            assert!(world.pods.contains_key("my-cluster-late-7"));
+            return;
+        }
+        carry_out(&mut world, plan);
+    }
+    panic!("nothing is made for it at all");
+}
+
+#[test]
+fn a_pool_that_runs_and_lost_its_finalizer_gets_it_back_and_waits_for_nothing() {
+    let mut world = two_broker_pools();
+    edit_pool(&mut world, "more", |pool| pool.metadata.finalizers = None);
+    world.config_maps.remove("my-cluster-more-6");
+    let plan = decide(&world);
+    assert_eq!(plan.facts, []);
+    assert_eq!(plan.protections.get("more"), Some(&Protection::Add));
+    assert!(plan.objects.iter().any(|object| object.describe() == "ConfigMap my-cluster-more-6"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
 use karst_core::ids::NodeId;
 use karst_core::names::{CLUSTER_LABEL, ClusterKey, KIND_LABEL};
-use karst_core::plan::Fact;
+use karst_core::plan::{Fact, Protection};
 use karst_core::registration;
 use karst_core::world::{PodSetView, World};
 use kube::api::{ListParams, PartialObjectMeta, Patch, PatchParams};
@@ -31,6 +31,10 @@ impl Hands {
                     status,
                 )
                 .await
+            }
+            Fact::PoolProtected { pool } => {
+                let Some(resource) = world.pools.get(pool) else { return Ok(()) };
+                self.protect(namespace, resource, Protection::Add).await
             }
             Fact::Registered { status } => {
                 let version = world.kafka.metadata.resource_version.as_ref();
@@ -88,35 +92,56 @@ impl Hands {
         let Some(status) = registration::without(world, node) else { return Ok(()) };
         // The list as it is now: others may have been taken off it in this pass.
         let key = &world.key;
-        let known = self.index.snapshot(key).kafka.unwrap_or_else(|| Arc::clone(&world.kafka));
+        let known = self.index.snapshot(key).kafka;
+        let known = known.filter(|known| known.metadata.uid == world.kafka.metadata.uid);
+        let known = known.unwrap_or_else(|| Arc::clone(&world.kafka));
         let version = known.metadata.resource_version.as_ref();
         let now = World { kafka: Arc::clone(&known), ..world.clone() };
         let status = registration::without(&now, node).unwrap_or(status);
         self.patch_fact::<Kafka>(&key.namespace, &key.name, version, &status).await
     }
 
-    /// Writes the changed part of a status.
+    /// Writes the changed part of the status of a resource, and never into the next one of its name.
     pub(crate) async fn write_status<K: Indexed>(
         &self,
-        namespace: &str,
+        cluster: &ClusterKey,
         name: &str,
+        uid: Option<&str>,
         patch: &Value,
     ) -> Result<(), Failure> {
         let what = format!("could not write the status of {} {name}", K::kind(&()));
-        let api = self.api::<K>(namespace);
+        let mut patch = patch.clone();
+        patch["metadata"] = self.only::<K>(cluster, name, uid)?;
+        let api = self.api::<K>(&cluster.namespace);
         let patch = Patch::Merge(patch);
         let written = self.call(&what, api.patch_status(name, &PatchParams::default(), &patch)).await?;
         self.learn(written);
         Ok(())
     }
 
+    /// The precondition that a resource is the one that was decided on, as new as it is known. A uid would not do: in a patch of
+    /// a custom resource's status it is ignored.
+    pub(super) fn only<K: Indexed>(
+        &self,
+        cluster: &ClusterKey,
+        name: &str,
+        uid: Option<&str>,
+    ) -> Result<Value, Failure> {
+        let version = self.index.version::<K>(cluster, name, uid.unwrap_or_default());
+        let version = version.ok_or_else(|| {
+            Failure::Changed(format!("{} {name} is gone, or another one by now", K::kind(&())))
+        })?;
+        Ok(json!({ "resourceVersion": version }))
+    }
+
     /// Writes what a pod set reports.
     pub(crate) async fn write_report(
         &self,
-        namespace: &str,
+        cluster: &ClusterKey,
         set: &PodSetView,
         status: &StrimziPodSetStatus,
     ) -> Result<(), Failure> {
-        self.write_status::<StrimziPodSet>(namespace, &set.meta.name, &json!({ "status": status })).await
+        let (meta, patch) = (&set.meta, json!({ "status": status }));
+        self.write_status::<StrimziPodSet>(cluster, &meta.name, Some(&meta.uid), &patch).await
     }
 }

@@ -26,6 +26,7 @@ impl Operator {
                 let version = resource.metadata.resource_version.as_deref();
                 self.patch_fact(sim, Kind::Pool, pool, version, status)
             }
+            Fact::PoolProtected { pool } => self.protect(sim, world, pool, Protection::Add),
             Fact::Identity { forms: true, .. } if sim.api.has_remains() => Err(End::Failed(Failure::Changed)),
             Fact::Identity { status, .. } | Fact::Registered { status } => {
                 let version = world.kafka.metadata.resource_version.as_deref();
@@ -114,17 +115,27 @@ impl Operator {
         Ok(())
     }
 
-    pub(super) fn forget(&mut self, sim: &mut Sim, annotation: &str) -> Called<()> {
+    pub(super) fn forget(&mut self, sim: &mut Sim, world: &World, annotation: &str) -> Called<()> {
+        let (name, uid) = (&world.key.name, world.kafka.metadata.uid.as_deref().unwrap_or_default());
+        let version = self.only(Kind::Kafka, name, Some(uid))?;
         self.call(
             sim,
             || format!("takes the annotation {annotation} off"),
             |sim| {
+                if !sim.api.is_still(Kind::Kafka, name, uid, Some(&version)) {
+                    return Err(Failure::Changed);
+                }
                 sim.api.edit_kafka(|kafka| {
                     kafka.metadata.annotations.as_mut().and_then(|all| all.remove(annotation));
                 });
                 Ok(())
             },
-        )
+        )?;
+        // As the answer of the real one.
+        if let Some(live) = sim.api.stored(Kind::Kafka, name) {
+            self.learn(live, sim);
+        }
+        Ok(())
     }
 
     pub(super) fn write(
@@ -187,11 +198,20 @@ impl Operator {
         Ok(())
     }
 
-    pub(super) fn report(&mut self, sim: &mut Sim, kind: Kind, name: &str, patch: &Value) -> Called<()> {
+    /// As the real one: what is said of a resource is never written into the next one of its name.
+    pub(super) fn report(
+        &mut self,
+        sim: &mut Sim,
+        kind: Kind,
+        name: &str,
+        uid: Option<&str>,
+        patch: &Value,
+    ) -> Called<()> {
+        let version = self.only(kind, name, uid)?;
         let written = self.call(
             sim,
             || format!("reports on {kind:?} {name}{}", said(patch)),
-            |sim| sim.api.patch_status(kind, name, None, patch).map_err(Failure::from),
+            |sim| sim.api.patch_status(kind, name, Some(&version), patch).map_err(Failure::from),
         );
         match written {
             Ok(written) => self.learn(written, sim),
@@ -199,6 +219,13 @@ impl Operator {
             Err(end) => return Err(end),
         }
         Ok(())
+    }
+
+    /// The newest version that is known of a resource that was decided on.
+    pub(super) fn only(&self, kind: Kind, name: &str, uid: Option<&str>) -> Called<String> {
+        let known = self.cache.get(&(kind, name.to_owned()));
+        let known = known.filter(|known| Some(known.item.uid()) == uid);
+        known.map(|known| known.version.to_string()).ok_or(End::Failed(Failure::Changed))
     }
 
     pub(super) fn delete(&mut self, sim: &mut Sim, kind: Kind, name: &str, uid: &str) -> Called<()> {
@@ -270,11 +297,9 @@ impl Operator {
             sim,
             || format!("{protection:?}s the finalizer of pool {pool}"),
             |sim| sim.api.set_finalizers(pool, version.as_deref(), finalizers.clone()).map_err(Failure::from),
-        );
-        match patched {
-            Ok(Some(patched)) if !is_going(&patched) => self.learn(patched, sim),
-            Ok(_) | Err(End::Failed(Failure::Missing)) => {}
-            Err(end) => return Err(end),
+        )?;
+        if let Some(patched) = patched.filter(|patched| !is_going(patched)) {
+            self.learn(patched, sim);
         }
         Ok(())
     }

@@ -37,7 +37,8 @@ impl Operator {
             return Ok(None);
         };
         for (name, patch) in &statuses {
-            self.note(&mut failures, |own| own.report(sim, Kind::Pool, name, &patch["status"]))?;
+            let uid = pools.get(name).and_then(|pool| pool.metadata.uid.as_deref());
+            self.note(&mut failures, |own| own.report(sim, Kind::Pool, name, uid, &patch["status"]))?;
         }
         Ok(pause_after_all(&failures))
     }

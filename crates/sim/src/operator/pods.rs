@@ -47,16 +47,23 @@ impl Operator {
             self.note(&mut failures, |own| own.handle_pod(sim, &set, action))?;
         }
         if plan.actions.is_empty() && set.status.as_ref() != Some(&plan.status) {
-            self.note(&mut failures, |own| own.report_set(sim, name, &plan))?;
+            self.note(&mut failures, |own| own.report_set(sim, &set, &plan))?;
         }
         failures.into_iter().next().map_or(Ok(()), |failure| Err(End::Failed(failure)))
     }
 
-    fn report_set(&mut self, sim: &mut Sim, name: &str, plan: &podset::PodSetPlan) -> Called<()> {
+    fn report_set(&mut self, sim: &mut Sim, set: &PodSetView, plan: &podset::PodSetPlan) -> Called<()> {
+        let (name, uid) = (&set.meta.name, &set.meta.uid);
+        let version = self.only(Kind::PodSet, name, Some(uid))?;
         let written = self.call(
             sim,
             || format!("reports on pod set {name}"),
-            |sim| sim.api.report_set(name, &plan.status).map_err(Failure::from),
+            |sim| {
+                if !sim.api.is_still(Kind::PodSet, name, uid, Some(&version)) {
+                    return Err(Failure::Changed);
+                }
+                sim.api.report_set(name, &plan.status).map_err(Failure::from)
+            },
         )?;
         self.learn(written, sim);
         Ok(())

@@ -274,6 +274,7 @@ pub(crate) fn write_fact(world: &mut World, fact: &Fact) {
         Fact::PoolNodes { pool, status } | Fact::PoolCluster { pool, status } => {
             patch_pool(world, pool, status);
         }
+        Fact::PoolProtected { pool } => protect(world, pool, Protection::Add),
         Fact::Identity { status, .. } | Fact::Registered { status } => patch_kafka(world, status),
     }
 }
