@@ -106,7 +106,9 @@ pub async fn roll_brokers(cluster: &Cluster<'_>) -> Result<()> {
     );
     let set = format!("{}-{BROKERS}", cluster.name);
     scene.api::<StrimziPodSet>().patch(&set, &PatchParams::default(), &wish).await?;
-    wait::until(scene.api::<Pod>(), cluster.watched(), "other brokers, all ready", STARTING, |pods| {
+    // One after the other.
+    let limit = 3 * STARTING;
+    wait::until(scene.api::<Pod>(), cluster.watched(), "other brokers, all ready", limit, |pods| {
         let is_new =
             |(name, uid): (&String, &String)| !name.contains(BROKERS) || before.get(name) != Some(uid);
         (uids(pods).iter().all(is_new) && pods.values().all(is_pod_ready) && pods.len() == before.len())
