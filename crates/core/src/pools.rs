@@ -142,13 +142,17 @@ fn report_vanished_pools(world: &World, wanted: &[Wanted<'_>], resolved: &mut Re
 /// The ids a pool's nodes have: what its status says, or what its pod set runs, or (the virtual pool has neither
 /// when its cluster is being made) what the quorum was formed with. When only disks are left, those tell.
 fn current_ids(world: &World, pool: &Wanted<'_>) -> Vec<NodeId> {
-    if let Some(ids) = pool.status.and_then(|status| status.node_ids.as_ref()) {
-        return ids.iter().copied().map(NodeId).collect();
-    }
-    match running(world, pool.name) {
-        Some(set) => pod_ids(set).collect(),
-        None if identity::is_forgotten(world) => ids_of_claims(world, pool.name).into_iter().collect(),
-        None => founders(world, pool.name),
+    let told = pool.status.and_then(|status| status.node_ids.as_ref());
+    match (told, running(world, pool.name)) {
+        (Some(ids), _) if !ids.is_empty() => ids.iter().copied().map(NodeId).collect(),
+        // Also when the status says that none is left: an operator with an old view asked for nodes once more, and they have to go in
+        // order too.
+        (_, Some(set)) => pod_ids(set).collect(),
+        (Some(_), None) => Vec::new(),
+        (None, None) if identity::is_forgotten(world) => {
+            ids_of_claims(world, pool.name).into_iter().collect()
+        }
+        (None, None) => founders(world, pool.name),
     }
 }
 
