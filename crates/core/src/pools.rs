@@ -142,14 +142,26 @@ fn report_vanished_pools(world: &World, wanted: &[Wanted<'_>], resolved: &mut Re
 /// The ids a pool's nodes have: what its status says, or what its pod set runs, or (the virtual pool has neither
 /// when its cluster is being made) what the quorum was formed with. When only disks are left, those tell.
 fn current_ids(world: &World, pool: &Wanted<'_>) -> Vec<NodeId> {
-    if let Some(ids) = pool.status.and_then(|status| status.node_ids.as_ref()) {
-        return ids.iter().copied().map(NodeId).collect();
+    let told = pool.status.and_then(|status| status.node_ids.as_ref());
+    match (told, running(world, pool.name)) {
+        (Some(ids), _) if !ids.is_empty() => ids.iter().copied().map(NodeId).collect(),
+        // Also when the status says that none is left: an operator with an old view asked for nodes once more, and they have to go in
+        // order too.
+        (_, Some(set)) => pod_ids(set).collect(),
+        (Some(_), None) => Vec::new(),
+        (None, None) if is_found_by_disks(world, pool.name) => {
+            ids_of_claims(world, pool.name).into_iter().collect()
+        }
+        (None, None) => founders(world, pool.name),
     }
-    match running(world, pool.name) {
-        Some(set) => pod_ids(set).collect(),
-        None if identity::is_forgotten(world) => ids_of_claims(world, pool.name).into_iter().collect(),
-        None => founders(world, pool.name),
-    }
+}
+
+/// Do only disks tell which nodes a pool has? So it is when nobody remembers the cluster, and when its quorum has no list of
+/// who formed it and nothing is left that names the nodes. (A pool that is new in a cluster that runs has none.)
+fn is_found_by_disks(world: &World, pool: &str) -> bool {
+    let status = world.pools.get(pool).and_then(|pool| pool.status.as_ref());
+    let is_unnamed = || status.is_none_or(|status| status.node_ids.is_none()) && world.pod_sets.is_empty();
+    identity::is_forgotten(world) || (quorum_is_fixed(world) && is_unnamed())
 }
 
 /// The nodes of a pool that have disks.
@@ -161,10 +173,8 @@ fn ids_of_claims(world: &World, pool: &str) -> BTreeSet<NodeId> {
 
 /// Disks that are to be found again must all belong to nodes: which of too many vote, nobody can tell.
 fn check_disks(world: &World, pools: &[Checked], resolved: &mut Resolved) {
-    if !identity::is_forgotten(world) {
-        return;
-    }
-    let too_many = pools.iter().filter(|pool| pool.current.len() > pool.replicas);
+    let found = pools.iter().filter(|pool| is_found_by_disks(world, &pool.pool.name));
+    let too_many = found.filter(|pool| pool.current.len() > pool.replicas);
     resolved.problems.extend(too_many.map(|pool| Problem::MoreDisks {
         pool: pool.pool.name.clone(),
         ids: health::list(&pool.current),

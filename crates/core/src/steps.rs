@@ -13,6 +13,7 @@ use crate::digest::Digest;
 use crate::dynamic::SettingChange;
 use crate::ids::NodeId;
 use crate::membership::Change;
+use crate::names::POOL_LABEL;
 use crate::notice::Notice;
 use crate::objects::Object;
 use crate::problem::Problem;
@@ -229,6 +230,15 @@ impl Plan {
             Deed::Change(change) => Some(change),
             _ => None,
         })
+    }
+
+    /// The pools for whose nodes something is made that may not be there yet. Look first whether they still exist: what belongs to
+    /// a pool that is gone stays for good. One that exists is protected, and does not go before all this was seen.
+    pub fn begins(&self) -> BTreeSet<&str> {
+        let objects = self.objects.iter().chain(&self.services).map(Object::meta);
+        let new = objects.filter(|meta| meta.resource_version.is_none());
+        let made = new.filter_map(|meta| meta.labels.as_ref()?.get(POOL_LABEL).map(String::as_str));
+        made.chain(self.certificates.iter().filter_map(Issue::pool)).collect()
     }
 
     /// Looks again at this time at the latest.

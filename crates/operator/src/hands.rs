@@ -20,7 +20,7 @@ use karst_core::names::{CLUSTER_LABEL, ClusterKey, MANUAL_ROLL_ANNOTATION, POOL_
 use karst_core::objects::Object;
 use karst_core::plan::{Mark, Protection};
 use karst_core::world::World;
-use kube::api::{ListParams, PartialObjectMeta, Patch, PatchParams};
+use kube::api::{ListParams, ObjectList, PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
 
@@ -100,9 +100,7 @@ impl Hands {
         let kafkas: Api<PartialObjectMeta<Kafka>> = Api::namespaced(self.client.clone(), &key.namespace);
         let kafka =
             self.call(&format!("could not look at Kafka {}", key.name), kafkas.get_opt(&key.name)).await?;
-        let of_cluster = ListParams::default().labels(&format!("{CLUSTER_LABEL}={}", key.name));
-        let pools: Api<KafkaNodePool> = self.api(&key.namespace);
-        let pools = self.call("could not look at the pools", pools.list(&of_cluster)).await?;
+        let pools = self.live_pools(key).await?;
         let kafka_is_same = kafka.is_some_and(|live| wish(&live.metadata) == wish(&world.kafka.metadata));
         let seen = world.pools.values().map(|pool| nodes_of(pool));
         if kafka_is_same && pools.iter().map(nodes_of).collect::<BTreeSet<_>>() == seen.collect() {
@@ -112,6 +110,29 @@ impl Hands {
             "Kafka {} or one of its pools changed since it was looked at",
             key.name
         )))
+    }
+
+    /// Nothing is made for a pool that is gone: nobody would remove it. The cache may lag behind, so ask.
+    pub(crate) async fn pools_exist(&self, world: &World, pools: &BTreeSet<&str>) -> Result<(), Failure> {
+        if pools.iter().all(|name| !world.pools.contains_key(*name)) {
+            return Ok(());
+        }
+        let live = self.live_pools(&world.key).await?;
+        let live: BTreeSet<_> = live.iter().map(|pool| pool.meta().uid.as_ref()).collect();
+        let mut seen = pools.iter().filter_map(|name| world.pools.get(*name));
+        match seen.find(|pool| !live.contains(&pool.meta().uid.as_ref())) {
+            None => Ok(()),
+            Some(gone) => {
+                let name = gone.meta().name.as_deref().unwrap_or_default();
+                Err(Failure::Changed(format!("KafkaNodePool {name} is gone since it was looked at")))
+            }
+        }
+    }
+
+    async fn live_pools(&self, key: &ClusterKey) -> Result<ObjectList<KafkaNodePool>, Failure> {
+        let of_cluster = ListParams::default().labels(&format!("{CLUSTER_LABEL}={}", key.name));
+        let pools: Api<KafkaNodePool> = self.api(&key.namespace);
+        self.call("could not look at the pools", pools.list(&of_cluster)).await
     }
 
     async fn write_together(&self, key: &ClusterKey, objects: Vec<Object>) -> Vec<Failure> {

@@ -121,6 +121,9 @@ impl Passes {
                     return Outcome::Failed;
                 }
             };
+            if let Err(failure) = self.hands.pools_exist(&world, &plan.begins()).await {
+                return self.failed(key, &[failure]);
+            }
             if plan.facts.is_empty() && !plan.certificates.is_empty() && !troubled {
                 let failures = self.certify(&world, &plan.certificates).await;
                 // What needs no new certificate goes on without.

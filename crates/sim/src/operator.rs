@@ -351,6 +351,7 @@ impl Operator {
                 sim.fail("the plan could not be rendered".to_owned());
                 return Ok(None);
             };
+            hands::pools_exist(sim, &world, &plan.begins())?;
             if plan.facts.is_empty() && !plan.certificates.is_empty() && uncertified.is_none() {
                 let mut failures = Vec::new();
                 self.certify(sim, &world, &plan.certificates, &mut failures)?;

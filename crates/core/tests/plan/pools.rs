@@ -258,6 +258,22 @@ fn a_deleted_pool_goes_after_its_partitions_and_takes_everything_with_it() {
     assert_eq!(conditions(&world, "Ready")[0].0, "True");
 }
 
+/// An operator with an old view of a pool that has no nodes left can ask for them once more.
+#[test]
+fn nodes_that_came_back_after_their_pool_had_given_them_up_go_in_order_too() {
+    let mut world = two_broker_pools();
+    delete_pool(&mut world, "more");
+    edit_pool(&mut world, "more", |pool| pool.status.as_mut().unwrap().node_ids = Some(Vec::new()));
+    converge_with(&mut world, &[partition("orders", &[6], &[6], 1)]);
+    assert!(world.pods.contains_key("my-cluster-more-6"), "a partition lives there");
+
+    converge(&mut world);
+    assert!(!world.pools.contains_key("more"));
+    assert!(!world.pods.contains_key("my-cluster-more-6"));
+    assert!(!world.pod_sets.contains_key("my-cluster-more"));
+    assert!(!world.secrets.contains_key("my-cluster-more-6"));
+}
+
 /// What belongs to a pool that is gone, nobody can be asked about: it would stay for good.
 #[test]
 fn nothing_is_made_for_a_new_pool_before_its_deletion_waits_for_its_nodes() {
@@ -282,6 +298,30 @@ fn nothing_is_made_for_a_new_pool_before_its_deletion_waits_for_its_nodes() {
         carry_out(&mut world, plan);
     }
     panic!("nothing is made for it at all");
+}
+
+/// A view can be so old that it shows a pool which is gone, and nothing of what went with it.
+#[test]
+fn a_plan_names_the_pools_that_it_makes_something_new_for() {
+    let mut world = two_broker_pools();
+    assert_eq!(decide(&world).begins(), BTreeSet::new());
+    edit_kafka(&mut world, |kafka| {
+        let config = kafka.spec.kafka.config.get_or_insert_default();
+        config.insert("num.io.threads".into(), serde_json::json!(9));
+    });
+    let plan = decide(&world);
+    assert!(!plan.objects.is_empty());
+    assert_eq!(plan.begins(), BTreeSet::new(), "what is only changed is there");
+
+    world.secrets.remove("my-cluster-more-6");
+    assert_eq!(decide(&world).begins(), ["more"].into());
+    converge(&mut world);
+    world.config_maps.remove("my-cluster-more-6");
+    assert_eq!(decide(&world).begins(), ["more"].into());
+    converge(&mut world);
+    world.pod_sets.remove("my-cluster-more");
+    assert_eq!(decide(&world).begins(), ["more"].into());
+    assert_eq!(decide(&quickstart()).begins(), BTreeSet::new(), "nothing is made before facts are durable");
 }
 
 #[test]

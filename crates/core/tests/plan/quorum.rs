@@ -419,6 +419,61 @@ fn a_static_cluster_is_run_as_one_and_its_controllers_are_not_scaled() {
     assert!(pool_conditions(&world, "controllers", "Warning")[0].2.contains("kraft-quorum-migration"));
 }
 
+/// A static cluster that was written down with its id, of which otherwise only the disks are left.
+fn static_disks_only() -> (World, Kafka) {
+    let (mut world, mut kafka) = static_cluster();
+    converge_kafka(&mut world, &mut kafka, &[]);
+    edit_kafka(&mut world, |kafka| {
+        let cluster_id = kafka.status.take().unwrap().cluster_id;
+        kafka.status = Some(api::KafkaStatus { cluster_id, ..api::KafkaStatus::default() });
+    });
+    for pool in world.pools.values_mut() {
+        Arc::make_mut(pool).status = None;
+    }
+    (world.pods, world.pod_sets, world.config_maps) = Default::default();
+    (world, kafka)
+}
+
+#[test]
+fn the_disks_of_a_static_cluster_whose_pools_forgot_their_nodes_are_found_again() {
+    let (mut world, mut kafka) = static_disks_only();
+    let claims: Vec<_> = world.claims.values().map(|claim| claim.meta.uid.clone()).collect();
+    while step(&mut world, &mut kafka, &[]) {
+        for map in world.config_maps.values() {
+            assert_ne!(map.storage_format.as_deref(), Some("initial"), "no node may form a quorum");
+        }
+    }
+    assert_eq!(conditions(&world, "Ready")[0].0, "True");
+    for (pool, ids) in [("brokers", vec![0, 1, 2]), ("controllers", vec![3, 4, 5])] {
+        assert_eq!(world.pools[pool].status.as_ref().unwrap().node_ids, Some(ids));
+    }
+    assert!(world.claims.values().map(|claim| &claim.meta.uid).eq(&claims));
+    assert_eq!(world.kafka.status.as_ref().unwrap().initial_controllers, None, "it is static as before");
+}
+
+#[test]
+fn more_disks_of_a_static_cluster_than_nodes_are_not_guessed_about() {
+    for (pool, ids) in [("brokers", "0, 1, 2"), ("controllers", "3, 4, 5")] {
+        let (mut world, _) = static_disks_only();
+        scale(&mut world, pool, 1);
+        let plan = decide(&world);
+        assert!(plan.facts.is_empty() && plan.objects.is_empty() && plan.removals.is_empty(), "{plan:?}");
+        let [problem] = plan.problems.as_slice() else { panic!("{:?}", plan.problems) };
+        assert!(problem.to_string().contains(&format!("nodes {ids} of pool {pool}")), "{problem}");
+    }
+}
+
+#[test]
+fn controllers_that_are_held_stay_when_their_pod_sets_are_deleted() {
+    let (mut world, mut kafka) = static_cluster();
+    converge_kafka(&mut world, &mut kafka, &[]);
+    scale(&mut world, "controllers", 1);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    (world.pods, world.pod_sets) = Default::default();
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(world.pods.len(), 6);
+}
+
 fn ask_for_migration(world: &mut World) {
     edit_kafka(world, |kafka| {
         let annotations = kafka.metadata.annotations.get_or_insert_default();

@@ -375,6 +375,14 @@ pub(super) fn wishes_are_as_seen(sim: &Sim, world: &World) -> Called<()> {
     Err(End::Failed(Failure::Changed))
 }
 
+/// As the real one: nothing is made for a pool that is gone.
+pub(super) fn pools_exist(sim: &Sim, world: &World, pools: &BTreeSet<&str>) -> Called<()> {
+    let seen = pools.iter().filter_map(|name| world.pools.get(*name));
+    let exists = |uid: &Option<String>| sim.api.pools().any(|live| live.metadata.uid == *uid);
+    let all_exist = seen.map(|pool| &pool.metadata.uid).all(exists);
+    if all_exist { Ok(()) } else { Err(End::Failed(Failure::Changed)) }
+}
+
 fn is_going(stored: &Stored) -> bool {
     matches!(&stored.item, Item::Pool(pool) if pool.metadata.deletion_timestamp.is_some())
 }
