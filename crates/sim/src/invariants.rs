@@ -25,6 +25,10 @@ pub struct Watch {
     pub broken: Option<String>,
     /// When something went wrong that was not the operator's doing.
     pub last_fault: u64,
+    /// The last disk that broke, and when.
+    pub lost_disk: Option<(u64, NodeId)>,
+    /// Did a disk break in the moment in which another node gave up its vote?
+    pub unlucky: bool,
     /// At least so many voters, once there were as many.
     pub fewest: usize,
     /// Voters that a person asked to restore.
@@ -175,7 +179,10 @@ impl Sim {
         let mut after: BTreeSet<Voter> = before.clone();
         match change {
             Change::Join { voter, .. } => drop(after.insert(*voter)),
-            Change::Leave { voter, .. } => drop(after.remove(voter)),
+            Change::Leave { voter, .. } => {
+                after.remove(voter);
+                self.is_unlucky_without(Some(voter.node));
+            }
             Change::MakeDynamic => {}
         }
         if self.is_excused() || self.quorum.healthy(&before) < majority(before.len()) {
@@ -232,6 +239,13 @@ impl Sim {
         if !asked && !self.is_disk_to_restore(claim, pod) {
             self.fail(format!("claim {claim} of {pod} is deleted, and nobody asked for it"));
         }
+        self.is_unlucky_without(node_of_pod(pod));
+    }
+
+    /// The vote of this node goes, in the moment in which the disk of another one broke.
+    fn is_unlucky_without(&mut self, node: Option<NodeId>) {
+        let just_lost = self.watch.lost_disk.filter(|(at, _)| self.now < at + EXCUSE);
+        self.watch.unlucky |= just_lost.is_some_and(|(_, lost)| node.is_some_and(|node| node != lost));
     }
 
     /// Did a person ask for this node's vote to be restored, and is the disk that it has no voter's?

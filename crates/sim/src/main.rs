@@ -123,7 +123,7 @@ fn main() -> anyhow::Result<()> {
     if tally.stuck > 0 {
         writeln!(
             out,
-            "{} of them ended stuck between two voters, as docs/reliability.md tells",
+            "{} of them ended stuck, where no operator could have helped: see docs/reliability.md",
             tally.stuck
         )?;
     }

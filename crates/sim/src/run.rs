@@ -184,9 +184,10 @@ fn conclude(mut start: Start, scenario: &Scenario) -> Report {
     let end = end_state(&start.sim);
     let ready = end.pods.values().filter(|(_, _, ready)| *ready).count();
     let before = start.sim.before.take();
-    let stuck = start.sim.quorum.is_stuck_between_two();
+    let is_unlucky = start.sim.watch.unlucky && start.sim.quorum.leader().is_none();
+    let stuck = start.sim.quorum.is_stuck_between_two() || is_unlucky;
     if stuck {
-        start.sim.tell(|| "end       the quorum is stuck between two voters".to_owned());
+        start.sim.tell(|| "end       the quorum is stuck, and nobody could have known".to_owned());
     } else if let Some(before) = before.filter(|_| start.sim.watch.broken.is_none()) {
         for difference in before.differences(&start.sim) {
             start.sim.fail(difference);

@@ -117,6 +117,9 @@ impl Edit {
     pub(crate) fn befall(&self, sim: &mut Sim) {
         sim.tell(|| format!("fate      {self}"));
         sim.watch.last_fault = sim.now;
+        if let Self::LoseDisk(node) = self {
+            sim.watch.lost_disk = Some((sim.now, NodeId(*node)));
+        }
         self.carry_out(sim);
     }
 

@@ -61,6 +61,10 @@ impl Sim {
         if !(std::mem::take(&mut readings.is_new) | std::mem::take(&mut self.api.has_new_secrets)) {
             return;
         }
+        // The authorities go with their cluster, and what is left of its nodes ends.
+        if self.api.was_deleted() {
+            return;
+        }
         let running: Vec<&Files> =
             self.quorum.processes.keys().filter_map(|node| readings.files.get(node)).collect();
         let shown = running.iter().map(|files| &files.own).chain(secrets(&self.api));

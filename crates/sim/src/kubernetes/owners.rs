@@ -14,6 +14,11 @@ fn may_be_owned(kind: Kind) -> bool {
 }
 
 impl ApiServer {
+    /// Was a `Kafka` resource ever deleted?
+    pub(crate) fn was_deleted(&self) -> bool {
+        !self.deleted.is_empty()
+    }
+
     /// A user deletes the `Kafka` resource. What it owns goes later.
     pub fn delete_kafka(&mut self) {
         let Some(kafka) = self.kafka().cloned() else { return };
