@@ -1,7 +1,5 @@
 //! Partitions, as simply as will do: replicas that fall out of sync when their broker is away, and come back after it.
 
-use std::collections::BTreeSet;
-
 use karst_core::ids::NodeId;
 use karst_core::world::PartitionView;
 
@@ -14,31 +12,22 @@ pub fn step(partitions: &mut [PartitionView], quorum: &Quorum, now: u64, dice: &
     if quorum.leader().is_none() {
         return;
     }
-    let serving: BTreeSet<NodeId> = quorum
-        .processes
-        .values()
-        .filter(|process| process.serves.is_some())
-        .map(|process| process.node)
-        .collect();
-    let settled: BTreeSet<NodeId> = quorum
-        .processes
-        .values()
-        .filter(|process| process.serves.is_some_and(|since| now.saturating_sub(since) > 500))
-        .map(|process| process.node)
-        .collect();
+    let serves = |node: &NodeId| quorum.processes.get(node).and_then(|process| process.serves);
+    let is_settled = |node: &NodeId| serves(node).is_some_and(|since| now.saturating_sub(since) > 500);
     for partition in partitions {
-        let away: Vec<NodeId> = partition.in_sync.difference(&serving).copied().collect();
+        let away: Vec<NodeId> =
+            partition.in_sync.iter().filter(|node| serves(node).is_none()).copied().collect();
         for node in away {
             // The last one keeps its place: nobody else has the data.
             if partition.in_sync.len() > 1 {
                 partition.in_sync.remove(&node);
             }
         }
-        let has_leader = partition.in_sync.iter().any(|node| serving.contains(node));
+        let has_leader = partition.in_sync.iter().any(|node| serves(node).is_some());
         let back: Vec<NodeId> = partition
             .replicas
-            .intersection(&settled)
-            .filter(|node| !partition.in_sync.contains(node))
+            .difference(&partition.in_sync)
+            .filter(|node| is_settled(node))
             .copied()
             .collect();
         for node in back {
