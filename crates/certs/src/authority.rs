@@ -61,11 +61,11 @@ pub enum Kind {
 
 impl Kind {
     pub fn cert_secret(self, cluster: &str) -> String {
-        format!("{cluster}-{self}-cert")
+        [cluster, "-", self.name(), "-cert"].concat()
     }
 
     pub fn key_secret(self, cluster: &str) -> String {
-        format!("{cluster}-{self}")
+        [cluster, "-", self.name()].concat()
     }
 
     /// The authority whose certificates or key are in this Secret.

@@ -296,20 +296,19 @@ fn node_request(world: &World, bearer: &Bearer, like: &Request, services: &BTree
         Ok(address) => address.to_string(),
         Err(_) => name.clone(),
     });
-    let mut names: BTreeSet<String> = services.iter().cloned().chain(own).chain(listeners).collect();
+    let mut names: Vec<String> = services.iter().cloned().chain(own).chain(listeners).collect();
+    names.sort_unstable();
+    names.dedup();
     let stored = world.secrets.get(pod).and_then(|secret| secret.stored()).map(Stored::certificate);
     if let Some(stored) = stored
         && bearer.keeps_names
         && names.iter().all(|name| stored.names.contains(name))
     {
-        names.extend(stored.names.iter().cloned());
+        names =
+            BTreeSet::from_iter(names.into_iter().chain(stored.names.iter().cloned())).into_iter().collect();
     }
     // Addresses are told from names where the certificate is made.
-    Request {
-        common_name: format!("{}-kafka", key.name),
-        dns_names: names.into_iter().collect(),
-        ..like.clone()
-    }
+    Request { common_name: format!("{}-kafka", key.name), dns_names: names, ..like.clone() }
 }
 
 /// The files that nodes trust, when they are not what they should be. Of an authority that cannot be read now the file

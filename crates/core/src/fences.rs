@@ -6,9 +6,8 @@ use k8s_openapi::api::networking::v1::{
     NetworkPolicy, NetworkPolicyIngressRule, NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec,
 };
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use karst_api as api;
 
 use crate::cluster::{Cluster, Node};
 use crate::config::REPLICATION_PORT;
@@ -24,7 +23,7 @@ const OPERATOR_KIND: (&str, &str) = ("strimzi.io/kind", "cluster-operator");
 
 /// One budget for the nodes that vote and one for those that only serve: no pod is in both, and neither kind uses up what the
 /// other may lose.
-pub(crate) fn budgets(cluster: &Cluster, kafka: &api::Kafka, template: &SharedTemplate) -> Vec<Object> {
+pub(crate) fn budgets(cluster: &Cluster, owner: &OwnerReference, template: &SharedTemplate) -> Vec<Object> {
     let votes = |node: &Node<'_>| node.pool.roles.has_controller();
     let (voters, others): (Vec<_>, Vec<_>) = cluster.nodes().partition(votes);
     let groups = [
@@ -35,7 +34,7 @@ pub(crate) fn budgets(cluster: &Cluster, kafka: &api::Kafka, template: &SharedTe
         let mut selector = cluster.key.selector();
         selector.insert(CONTROLLER_ROLE_LABEL.to_owned(), votes.to_owned());
         let least = i32::try_from(nodes).unwrap_or(i32::MAX).saturating_sub(template.max_unavailable).max(0);
-        let mut metadata = shared_meta(cluster, kafka, name);
+        let mut metadata = shared_meta(cluster, owner.clone(), name);
         template.budget.add_marked_to(&mut metadata);
         Object::Budget(PodDisruptionBudget {
             metadata,
@@ -55,7 +54,7 @@ fn matching(labels: BTreeMap<String, String>) -> LabelSelector {
 }
 
 /// Who may connect: nodes and the operator to what is internal, anybody (or whom the user names) to the listeners of clients.
-pub(crate) fn policy(cluster: &Cluster, kafka: &api::Kafka, settings: &Settings) -> Option<Object> {
+pub(crate) fn policy(cluster: &Cluster, owner: &OwnerReference, settings: &Settings) -> Option<Object> {
     if !settings.network_policies {
         return None;
     }
@@ -75,7 +74,7 @@ pub(crate) fn policy(cluster: &Cluster, kafka: &api::Kafka, settings: &Settings)
     rules.extend(cluster.listeners.iter().map(|listener| rule(listener.port, listener.peers.clone())));
     rules.extend(cluster.metrics.iter().map(|_| rule(metrics::PORT, None)));
     Some(Object::Policy(NetworkPolicy {
-        metadata: shared_meta(cluster, kafka, cluster.key.network_policy()),
+        metadata: shared_meta(cluster, owner.clone(), cluster.key.network_policy()),
         spec: Some(NetworkPolicySpec {
             pod_selector: Some(matching(cluster.key.selector())),
             ingress: Some(rules),

@@ -120,24 +120,29 @@ impl std::fmt::Display for ClusterKey {
 }
 
 impl ClusterKey {
+    // Names are looked up by all that decides, many times in a pass: they are put together in the cheapest way there is.
+    fn with(&self, end: &str) -> String {
+        [&self.name, end].concat()
+    }
+
     /// The service account of the nodes.
     pub fn service_account(&self) -> String {
-        format!("{}-kafka", self.name)
+        self.with("-kafka")
     }
 
     /// The headless service that gives every node its host name.
     pub fn headless_service(&self) -> String {
-        format!("{}-kafka-brokers", self.name)
+        self.with("-kafka-brokers")
     }
 
     /// The service that clients start from.
     pub fn bootstrap_service(&self) -> String {
-        format!("{}-kafka-bootstrap", self.name)
+        self.with("-kafka-bootstrap")
     }
 
     /// The service that clients of one listener start from.
     pub fn listener_bootstrap(&self, listener: &str) -> String {
-        format!("{}-kafka-{listener}-bootstrap", self.name)
+        [&self.name, "-kafka-", listener, "-bootstrap"].concat()
     }
 
     /// The service of one broker for one listener. The listener that everybody had once has a shorter one.
@@ -150,45 +155,45 @@ impl ClusterKey {
 
     /// All names under which a service is known.
     pub(crate) fn service_names(&self, service: &str, domain: &str) -> [String; 4] {
-        let namespace = &self.namespace;
+        let namespace = self.namespace.as_str();
         [
             service.to_owned(),
-            format!("{service}.{namespace}"),
-            format!("{service}.{namespace}.svc"),
-            format!("{service}.{namespace}.svc.{domain}"),
+            [service, ".", namespace].concat(),
+            [service, ".", namespace, ".svc"].concat(),
+            [service, ".", namespace, ".svc.", domain].concat(),
         ]
     }
 
     /// The pod disruption budget of the nodes that only serve.
     pub fn brokers_budget(&self) -> String {
-        format!("{}-kafka", self.name)
+        self.with("-kafka")
     }
 
     /// The pod disruption budget of the nodes that vote.
     pub fn controllers_budget(&self) -> String {
-        format!("{}-kafka-controllers", self.name)
+        self.with("-kafka-controllers")
     }
 
     /// The network policy of the nodes.
     pub fn network_policy(&self) -> String {
-        format!("{}-network-policy-kafka", self.name)
+        self.with("-network-policy-kafka")
     }
 
     /// The pod set of a pool.
     pub fn pod_set(&self, pool: &str) -> String {
-        format!("{}-{pool}", self.name)
+        [&self.name, "-", pool].concat()
     }
 
     /// The pod of a node, and its ConfigMap.
     pub fn pod(&self, pool: &str, node: NodeId) -> String {
-        format!("{}-{pool}-{node}", self.name)
+        [&self.name, "-", pool, "-", &node.0.to_string()].concat()
     }
 
     /// The host name of a pod.
     ///
     /// Controllers' addresses are stored in the quorum's own log: never change how this is built.
     pub fn pod_host(&self, pod: &str, domain: &str) -> String {
-        format!("{pod}.{}.{}.svc.{domain}", self.headless_service(), self.namespace)
+        [pod, ".", &self.name, "-kafka-brokers.", &self.namespace, ".svc.", domain].concat()
     }
 
     /// Labels of everything made for the cluster.
@@ -196,11 +201,11 @@ impl ClusterKey {
         labels([
             (CLUSTER_LABEL, self.name.as_str()),
             (KIND_LABEL, "Kafka"),
-            (NAME_LABEL, &format!("{}-kafka", self.name)),
+            (NAME_LABEL, &self.with("-kafka")),
             ("strimzi.io/component-type", "kafka"),
             ("app.kubernetes.io/name", "kafka"),
             ("app.kubernetes.io/instance", label_value(&self.name)),
-            ("app.kubernetes.io/part-of", label_value(&format!("strimzi-{}", self.name))),
+            ("app.kubernetes.io/part-of", label_value(&["strimzi-", &self.name].concat())),
             (MANAGED_BY_LABEL, MANAGED_BY),
         ])
     }
@@ -216,7 +221,7 @@ impl ClusterKey {
     pub fn selector(&self) -> BTreeMap<String, String> {
         labels([
             (CLUSTER_LABEL, self.name.as_str()),
-            (NAME_LABEL, &format!("{}-kafka", self.name)),
+            (NAME_LABEL, &self.with("-kafka")),
             (KIND_LABEL, "Kafka"),
         ])
     }
@@ -239,17 +244,17 @@ impl ClusterKey {
 
 /// The Secret with the operator's own certificate.
 pub fn operator_secret(cluster: &str) -> String {
-    format!("{cluster}-cluster-operator-certs")
+    [cluster, "-cluster-operator-certs"].concat()
 }
 
 /// The Secret with all certificates that nodes trust.
 pub fn trust_secret(cluster: &str) -> String {
-    format!("{cluster}-trustbundle")
+    [cluster, "-trustbundle"].concat()
 }
 
 /// The Secret with the certificates that users brought for listeners.
 pub fn listeners_secret(cluster: &str) -> String {
-    format!("{cluster}-kafka-listener-certs")
+    [cluster, "-kafka-listener-certs"].concat()
 }
 
 /// Is an annotation set to true? As Strimzi reads it: only "true" counts, in any case.
@@ -260,8 +265,8 @@ pub fn is_true(annotations: Option<&BTreeMap<String, String>>, key: &str) -> boo
 /// The claim of one volume of a pod. `volume` is its id, or `None` for the only volume.
 pub fn claim(pod: &str, volume: Option<i32>) -> String {
     match volume {
-        Some(id) => format!("data-{id}-{pod}"),
-        None => format!("data-{pod}"),
+        Some(id) => ["data-", &id.to_string(), "-", pod].concat(),
+        None => ["data-", pod].concat(),
     }
 }
 

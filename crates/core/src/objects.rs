@@ -34,7 +34,7 @@ use crate::restoration::{self, Restoration};
 use crate::sheet::{self, Common, Known, Outcome, Own};
 use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
-use crate::world::{ClaimView, Meta, PlainView, Settings, World};
+use crate::world::{ClaimView, Meta, World};
 use crate::{anew, certificates, dynamic, fences, logging, metrics, unproven};
 
 /// An object to be written.
@@ -101,18 +101,31 @@ impl Object {
         }
     }
 
-    /// Who the object is that exists already, if one does.
-    fn seen<'a>(&self, world: &'a World) -> Option<&'a Meta> {
+    /// Who the object is that exists already, if one does, and the fingerprint of what Karst sets in it.
+    fn seen<'a>(&self, world: &'a World) -> Option<(&'a Meta, Option<Digest>)> {
         let name = self.meta().name.as_deref().unwrap_or_default();
         match self {
-            Self::ServiceAccount(_) => world.service_accounts.get(name).map(|seen| &seen.meta),
-            Self::Service(_) => world.services.get(name).map(|seen| &seen.meta),
-            Self::ConfigMap(_) => world.config_maps.get(name).map(|seen| &seen.meta),
-            Self::Budget(_) => world.budgets.get(name).map(|seen| &seen.meta),
-            Self::Policy(_) => world.policies.get(name).map(|seen| &seen.meta),
-            Self::Claim(_) => world.claims.get(name).map(|seen| &seen.meta),
-            Self::PodSet(_) => world.pod_sets.get(name).map(|seen| &seen.meta),
+            Self::ServiceAccount(_) => world.service_accounts.get(name).map(|seen| (&seen.meta, None)),
+            Self::Service(_) => world.services.get(name).map(|seen| (&seen.meta, seen.digest)),
+            Self::ConfigMap(_) => world.config_maps.get(name).map(|seen| (&seen.meta, seen.digest)),
+            Self::Budget(_) => world.budgets.get(name).map(|seen| (&seen.meta, seen.digest)),
+            Self::Policy(_) => world.policies.get(name).map(|seen| (&seen.meta, seen.digest)),
+            Self::Claim(_) => world.claims.get(name).map(|seen| (&seen.meta, None)),
+            Self::PodSet(_) => world.pod_sets.get(name).map(|seen| (&seen.meta, seen.digest)),
         }
+    }
+
+    /// The fingerprint of what Karst sets in it besides metadata. Of a claim that exists only the metadata is looked at: most of
+    /// the rest cannot be changed, and growing it is a step of its own.
+    pub(crate) fn digest(&self) -> Result<Option<Digest>, serde_json::Error> {
+        Ok(match self {
+            Self::ServiceAccount(_) | Self::Claim(_) => None,
+            Self::Service(wanted) => Some(service_digest(wanted)?),
+            Self::ConfigMap(wanted) => Some(config_digest(wanted.data.as_ref())?),
+            Self::PodSet(wanted) => Some(pod_set_digest(&wanted.spec)?),
+            Self::Budget(wanted) => Some(Digest::of(&wanted.spec)?),
+            Self::Policy(wanted) => Some(Digest::of(&wanted.spec)?),
+        })
     }
 
     /// The same, with the version of what it is to replace. Without one it is to be new.
@@ -120,7 +133,7 @@ impl Object {
     /// Two operators can believe to lead for a moment. The one that sees less must not undo what the other did: a pod set
     /// that lists fewer pods takes them away, and settings of yesterday form a quorum anew.
     pub(crate) fn in_place_of_seen(mut self, world: &World) -> Self {
-        let seen = self.seen(world).map(|seen| (seen.uid.clone(), seen.resource_version.clone()));
+        let seen = self.seen(world).map(|(seen, _)| (seen.uid.clone(), seen.resource_version.clone()));
         let (uid, version) = seen.unzip();
         let meta = self.meta_mut();
         (meta.uid, meta.resource_version) = (uid, version);
@@ -137,47 +150,18 @@ impl Object {
 
     /// Is this what exists already, in all that Karst sets?
     pub fn is_as_observed(&self, world: &World) -> Result<bool, serde_json::Error> {
-        let name = self.meta().name.as_deref().unwrap_or_default();
-        Ok(match self {
-            Self::ServiceAccount(_) => {
-                world.service_accounts.get(name).is_some_and(|seen| self.meta_is_in(&seen.meta))
-            }
-            Self::Service(wanted) => {
-                let digest = service_digest(wanted)?;
-                world
-                    .services
-                    .get(name)
-                    .is_some_and(|seen| seen.digest == Some(digest) && self.meta_is_in(&seen.meta))
-            }
-            Self::ConfigMap(wanted) => {
-                let digest = config_digest(wanted.data.as_ref())?;
-                let seen = world.config_maps.get(name);
-                seen.is_some_and(|seen| seen.digest == Some(digest) && self.meta_is_in(&seen.meta))
-            }
-            Self::PodSet(wanted) => {
-                let digest = pod_set_digest(&wanted.spec)?;
-                let seen = world.pod_sets.get(name);
-                seen.is_some_and(|seen| seen.digest == Some(digest) && self.meta_is_in(&seen.meta))
-            }
-            Self::Budget(wanted) => self.is_plain_as(world.budgets.get(name), Digest::of(&wanted.spec)?),
-            Self::Policy(wanted) => self.is_plain_as(world.policies.get(name), Digest::of(&wanted.spec)?),
-            // Of a claim that exists only the metadata is looked at: most of the rest cannot be changed, and
-            // growing it is a step of its own.
-            Self::Claim(_) => world.claims.get(name).is_some_and(|seen| self.meta_is_in(&seen.meta)),
-        })
+        Ok(self.is_seen(self.digest()?, world))
     }
 
-    fn is_plain_as(&self, seen: Option<&Arc<PlainView>>, digest: Digest) -> bool {
-        seen.is_some_and(|seen| seen.digest == Some(digest) && self.meta_is_in(&seen.meta))
-    }
-
-    fn meta_is_in(&self, seen: &Meta) -> bool {
-        is_in(self.meta(), seen)
+    /// The same, of one whose fingerprint is known.
+    fn is_seen(&self, digest: Option<Digest>, world: &World) -> bool {
+        let seen = self.seen(world);
+        seen.is_some_and(|(meta, seen)| seen == digest && is_in(self.meta(), meta))
     }
 }
 
 /// Is all that Karst sets in an object's metadata there already?
-fn is_in(wanted: &ObjectMeta, seen: &Meta) -> bool {
+pub(crate) fn is_in(wanted: &ObjectMeta, seen: &Meta) -> bool {
     let subset = |wanted: &Option<BTreeMap<String, String>>, seen: &BTreeMap<String, String>| {
         wanted.iter().flatten().all(|(key, value)| seen.get(key) == Some(value))
     };
@@ -225,7 +209,7 @@ pub fn pod_set_digest(spec: &api::StrimziPodSetSpec) -> Result<Digest, serde_jso
 }
 
 /// The same, of a set of which only the fingerprints of the pods are known.
-fn digest_of_set(
+pub(crate) fn digest_of_set(
     selector: &LabelSelector,
     pods: impl Iterator<Item = Digest>,
 ) -> Result<Digest, serde_json::Error> {
@@ -298,31 +282,20 @@ pub struct Render<'a> {
 }
 
 impl Render<'_> {
-    /// The objects that do not depend on nodes: they can be made before the cluster has an identity.
+    /// The objects that do not depend on nodes and are not yet as they should be. They can be made before the cluster has an
+    /// identity.
     ///
     /// `told` are the settings that Kafka may have been told while it ran.
-    pub fn shared(
-        cluster: &Cluster,
-        kafka: &api::Kafka,
-        settings: &Settings,
+    pub(crate) fn shared_to_write(
+        &self,
         told: Option<&BTreeSet<String>>,
-    ) -> Vec<Object> {
-        let template = SharedTemplate::of(kafka);
-        let mut account = service_account(cluster, kafka);
-        template.service_account.add_marked_to(&mut account.metadata);
-        let mut headless = headless_service(cluster, kafka);
-        template.brokers_service.add_to(&mut headless);
-        if let Some(told) = told {
-            let annotations = headless.metadata.annotations.get_or_insert_default();
-            annotations.insert(SETTINGS_IN_KAFKA_ANNOTATION.to_owned(), dynamic::record(told));
-        }
-        let mut bootstrap = bootstrap_service(cluster, kafka);
-        template.bootstrap_service.add_to(&mut bootstrap);
-        let mut objects =
-            vec![Object::ServiceAccount(account), Object::Service(headless), Object::Service(bootstrap)];
-        objects.extend(fences::budgets(cluster, kafka, &template));
-        objects.extend(fences::policy(cluster, kafka, settings));
-        objects
+    ) -> Result<Vec<Object>, serde_json::Error> {
+        let common = self.common();
+        sheet::remembering(&common, &self.world.settings, |known| {
+            let shared = known.shared(&common, told)?.iter();
+            let missing = shared.filter(|(object, digest)| !object.is_seen(*digest, self.world));
+            Ok(missing.map(|(object, _)| object.clone()).collect())
+        })
     }
 
     /// The objects of the nodes that are not yet as they should be: what pods need first, then the pods.
@@ -354,22 +327,26 @@ impl Render<'_> {
     }
 
     /// Is a node's ConfigMap as it should be?
-    fn has_settings(&self, node: Node<'_>, outcome: &Outcome) -> bool {
+    fn has_settings(&self, node: Node<'_>, outcome: &mut Outcome) -> bool {
+        let Outcome { settings, settings_meta, settings_found, .. } = outcome;
         let seen = self.world.config_maps.get(&self.cluster.pod_name(node));
         seen.is_some_and(|seen| {
-            seen.digest == Some(outcome.settings) && is_in(&outcome.settings_meta, &seen.meta)
+            settings_found
+                .is_good(seen, |seen| seen.digest == Some(*settings) && is_in(settings_meta, &seen.meta))
         })
     }
 
     /// Those of a node's claims that are not as they should be, by name. Of one that exists only the metadata is looked at: see
-    /// [`Object::is_as_observed`].
-    fn missing_claims(&self, outcome: &Outcome) -> Vec<Option<String>> {
-        let is_there = |meta: &&ObjectMeta| {
+    /// [`Object::digest`].
+    fn missing_claims(&self, outcome: &mut Outcome) -> Vec<Option<String>> {
+        let mut missing = Vec::new();
+        for (meta, found) in &mut outcome.claims {
             let seen = meta.name.as_ref().and_then(|name| self.world.claims.get(name));
-            seen.is_some_and(|seen| is_in(meta, &seen.meta))
-        };
-        let missing = outcome.claims.iter().filter(|meta| !is_there(meta));
-        missing.map(|meta| meta.name.clone()).collect()
+            if !seen.is_some_and(|seen| found.is_good(seen, |seen| is_in(meta, &seen.meta))) {
+                missing.push(meta.name.clone());
+            }
+        }
+        missing
     }
 
     /// The pod set of a pool, unless it is as it should be.
@@ -381,13 +358,12 @@ impl Render<'_> {
         known: &mut Known,
     ) -> Result<Option<Object>, serde_json::Error> {
         let pods: Vec<_> = nodes.iter().filter_map(|node| known.pod_digest(node.id)).collect();
-        let set = known.set(common, pool)?;
-        let digest = digest_of_set(&set.spec.selector, pods.into_iter())?;
-        let seen = set.metadata.name.as_ref().and_then(|name| self.world.pod_sets.get(name));
-        if seen.is_some_and(|seen| seen.digest == Some(digest) && is_in(&set.metadata, &seen.meta)) {
+        let wanted = known.set(common, pool, pods)?;
+        let seen = wanted.set.metadata.name.as_ref().and_then(|name| self.world.pod_sets.get(name));
+        if seen.is_some_and(|seen| wanted.is(seen)) {
             return Ok(None);
         }
-        let mut set = set.clone();
+        let mut set = wanted.set.clone();
         for node in nodes {
             set.spec.pods.extend(known.pod(common, *node)?);
         }
@@ -400,6 +376,7 @@ impl Render<'_> {
             cluster: self.cluster,
             spec: &self.world.kafka.spec.kafka,
             owner: owner(&self.world.kafka),
+            labels: self.world.kafka.metadata.labels.as_ref(),
             settings: &self.world.settings,
             cluster_id: self.cluster_id,
             initial: self.initial,
@@ -520,19 +497,40 @@ impl Render<'_> {
     }
 }
 
-pub(crate) fn shared_meta(cluster: &Cluster, kafka: &api::Kafka, name: String) -> ObjectMeta {
+/// The objects that do not depend on nodes. `told` are the settings that Kafka may have been told while it ran.
+pub(crate) fn shared(common: &Common<'_>, told: Option<&BTreeSet<String>>) -> Vec<Object> {
+    let Common { cluster, owner, .. } = common;
+    let template = SharedTemplate::of(common.labels, common.spec);
+    let mut account = service_account(cluster, owner);
+    template.service_account.add_marked_to(&mut account.metadata);
+    let mut headless = headless_service(cluster, owner);
+    template.brokers_service.add_to(&mut headless);
+    if let Some(told) = told {
+        let annotations = headless.metadata.annotations.get_or_insert_default();
+        annotations.insert(SETTINGS_IN_KAFKA_ANNOTATION.to_owned(), dynamic::record(told));
+    }
+    let mut bootstrap = bootstrap_service(cluster, owner);
+    template.bootstrap_service.add_to(&mut bootstrap);
+    let mut objects =
+        vec![Object::ServiceAccount(account), Object::Service(headless), Object::Service(bootstrap)];
+    objects.extend(fences::budgets(cluster, owner, &template));
+    objects.extend(fences::policy(cluster, owner, common.settings));
+    objects
+}
+
+pub(crate) fn shared_meta(cluster: &Cluster, owner: OwnerReference, name: String) -> ObjectMeta {
     ObjectMeta {
         name: Some(name),
         namespace: Some(cluster.key.namespace.clone()),
         labels: Some(cluster.key.labels()),
-        owner_references: Some(vec![owner(kafka)]),
+        owner_references: Some(vec![owner]),
         ..ObjectMeta::default()
     }
 }
 
-fn service_account(cluster: &Cluster, kafka: &api::Kafka) -> ServiceAccount {
+fn service_account(cluster: &Cluster, owner: &OwnerReference) -> ServiceAccount {
     ServiceAccount {
-        metadata: shared_meta(cluster, kafka, cluster.key.service_account()),
+        metadata: shared_meta(cluster, owner.clone(), cluster.key.service_account()),
         ..ServiceAccount::default()
     }
 }
@@ -558,11 +556,11 @@ fn internal(cluster: &Cluster) -> impl Iterator<Item = &ClientListener> {
 }
 
 /// Gives every node its host name, ready or not: nodes must find each other before any of them can be ready.
-fn headless_service(cluster: &Cluster, kafka: &api::Kafka) -> Service {
+fn headless_service(cluster: &Cluster, owner: &OwnerReference) -> Service {
     let mut ports = vec![port("tcp-ctrlplane", CONTROLLER_PORT)];
     ports.extend(broker_ports(cluster));
     Service {
-        metadata: shared_meta(cluster, kafka, cluster.key.headless_service()),
+        metadata: shared_meta(cluster, owner.clone(), cluster.key.headless_service()),
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
             publish_not_ready_addresses: Some(true),
@@ -574,10 +572,10 @@ fn headless_service(cluster: &Cluster, kafka: &api::Kafka) -> Service {
     }
 }
 
-fn bootstrap_service(cluster: &Cluster, kafka: &api::Kafka) -> Service {
+fn bootstrap_service(cluster: &Cluster, owner: &OwnerReference) -> Service {
     let mut selector = cluster.key.selector();
     selector.insert(BROKER_ROLE_LABEL.to_owned(), "true".to_owned());
-    let mut metadata = shared_meta(cluster, kafka, cluster.key.bootstrap_service());
+    let mut metadata = shared_meta(cluster, owner.clone(), cluster.key.bootstrap_service());
     metadata.labels.get_or_insert_default().insert("strimzi.io/discovery".to_owned(), "true".to_owned());
     metadata.annotations = Some([("strimzi.io/discovery".to_owned(), discovery(cluster))].into());
     Service {

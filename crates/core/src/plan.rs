@@ -159,23 +159,19 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     }
 
     // Objects.
-    let shared = Render::shared(&cluster, &world.kafka, &world.settings, settings.ours.as_ref());
-    for object in shared {
-        if !object.is_as_observed(world)? {
-            plan.objects.push(object.in_place_of_seen(world));
-        }
-    }
+    let render = Render {
+        cluster: &cluster,
+        world,
+        cluster_id: identity.cluster_id.as_ref(),
+        initial: identity.initial.as_ref(),
+        quorum: kind(world, &identity),
+        bootstrap_servers: bootstrap_servers(world, &cluster),
+        restoration: restoration.clone(),
+        unproven: &settings.unproven,
+    };
+    let shared = render.shared_to_write(settings.ours.as_ref())?.into_iter();
+    plan.objects.extend(shared.map(|object| object.in_place_of_seen(world)));
     if plan.facts.is_empty() {
-        let render = Render {
-            cluster: &cluster,
-            world,
-            cluster_id: identity.cluster_id.as_ref(),
-            initial: identity.initial.as_ref(),
-            quorum: kind(world, &identity),
-            bootstrap_servers: bootstrap_servers(world, &cluster),
-            restoration: restoration.clone(),
-            unproven: &settings.unproven,
-        };
         let nodes = render.nodes_to_write()?.into_iter();
         plan.objects.extend(nodes.map(|object| object.in_place_of_seen(world)));
         reach_listeners(&mut plan, world, &cluster)?;

@@ -7,8 +7,8 @@
 
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Weak};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
@@ -21,24 +21,26 @@ use crate::digest::Digest;
 use crate::ids::{ClusterId, NodeId};
 use crate::listeners::address::{Advertised, Served};
 use crate::names::{DELETE_CLAIM_ANNOTATION, KAFKA_VERSION_ANNOTATION, POD_NAME_LABEL, STORAGE_ANNOTATION};
-use crate::objects::config_digest;
+use crate::objects::{self, Object, config_digest, digest_of_set, is_in};
 use crate::properties::Properties;
 use crate::quorum::{InitialControllers, Kind, StorageFormat};
 use crate::storage::{Disk, Medium};
 use crate::versions::Logging;
-use crate::world::Settings;
+use crate::world::{ClaimView, ConfigMapView, PodSetView, Settings};
 use crate::{jvm, logging, metrics, pods};
 
 /// How many clusters are remembered. One that is at work is looked at many times in a row.
-const REMEMBERED: usize = 8;
+const REMEMBERED: usize = 4;
 
-/// What the objects of all nodes of a cluster are made from.
+/// What all objects of a cluster are made from.
 #[derive(Debug)]
 pub(crate) struct Common<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) spec: &'a api::KafkaClusterSpec,
     /// Who owns all objects.
     pub(crate) owner: OwnerReference,
+    /// The labels of the `Kafka` resource. Objects inherit some.
+    pub(crate) labels: Option<&'a BTreeMap<String, String>>,
     pub(crate) settings: &'a Settings,
     /// The id the nodes are formatted with, if it is known.
     pub(crate) cluster_id: Option<&'a ClusterId>,
@@ -79,6 +81,31 @@ pub(crate) struct Sheet<'a> {
     pub(crate) own: &'a Own,
 }
 
+/// An object that was found to be as it should be. What was observed does not change, so the same one is good again.
+#[derive(Debug)]
+pub(crate) struct Found<T>(Weak<T>);
+
+impl<T> Default for Found<T> {
+    fn default() -> Self {
+        Self(Weak::new())
+    }
+}
+
+impl<T> Found<T> {
+    /// Is this one as it should be? `look` finds out, if it is another one.
+    pub(crate) fn is_good(&mut self, seen: &Arc<T>, look: impl FnOnce(&T) -> bool) -> bool {
+        // As long as somebody points to where an object was, no other one gets its place.
+        if std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(seen)) {
+            return true;
+        }
+        let is_good = look(seen);
+        if is_good {
+            self.0 = Arc::downgrade(seen);
+        }
+        is_good
+    }
+}
+
 /// What came of a sheet.
 #[derive(Debug)]
 pub(crate) struct Outcome {
@@ -86,22 +113,27 @@ pub(crate) struct Outcome {
     pub(crate) settings: Digest,
     /// Who that ConfigMap is.
     pub(crate) settings_meta: ObjectMeta,
+    pub(crate) settings_found: Found<ConfigMapView>,
     /// Who its claims are.
-    pub(crate) claims: Vec<ObjectMeta>,
+    pub(crate) claims: Vec<(ObjectMeta, Found<ClaimView>)>,
     /// Fingerprint of the pod.
     pod: Digest,
 }
 
 impl<'a> Sheet<'a> {
-    fn outcome(&self) -> Result<Outcome, serde_json::Error> {
+    /// What comes of it, and the pod itself.
+    fn outcome(&self) -> Result<(Outcome, Value), serde_json::Error> {
         let (served, config) = self.config();
         let map = self.config_map(&config);
-        Ok(Outcome {
+        let pod = pods::render(self, &served, &config)?;
+        let outcome = Outcome {
             settings: config_digest(map.data.as_ref())?,
             settings_meta: map.metadata,
-            claims: self.claims().map(|(_, meta)| meta).collect(),
-            pod: Digest::of_json(&pods::render(self, &served, &config)?),
-        })
+            settings_found: Found::default(),
+            claims: self.claims().map(|(_, meta)| (meta, Found::default())).collect(),
+            pod: Digest::of_json(&pod),
+        };
+        Ok((outcome, pod))
     }
 
     /// The listeners that are served, and the settings of the node.
@@ -221,23 +253,82 @@ fn empty_set(common: &Common<'_>, pool: &Pool) -> Result<api::StrimziPodSet, ser
     Ok(set)
 }
 
-/// What is known of the nodes of one cluster, by what all of them are made from.
+/// What is known of the objects of one cluster, by what all of them are made from.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
+    shared: Option<Shared>,
     nodes: BTreeMap<NodeId, (Own, Outcome)>,
-    /// Pod sets by the names of their pools, without the pods.
-    sets: BTreeMap<String, api::StrimziPodSet>,
+    /// The pods that were rendered in this pass.
+    pods: BTreeMap<NodeId, Value>,
+    /// Pod sets by the names of their pools.
+    sets: BTreeMap<String, KnownSet>,
+}
+
+/// A pod set.
+#[derive(Debug)]
+pub(crate) struct KnownSet {
+    /// The set, without the pods.
+    pub(crate) set: api::StrimziPodSet,
+    /// The fingerprints of the pods, and that of the whole with them.
+    digest: (Vec<Digest>, Digest),
+    found: Found<PodSetView>,
+}
+
+impl KnownSet {
+    fn of(common: &Common<'_>, pool: &Pool, pods: Vec<Digest>) -> Result<Self, serde_json::Error> {
+        let set = empty_set(common, pool)?;
+        let digest = digest_of_set(&set.spec.selector, pods.iter().copied())?;
+        Ok(Self { set, digest: (pods, digest), found: Found::default() })
+    }
+
+    /// Is this it?
+    pub(crate) fn is(&mut self, seen: &Arc<PodSetView>) -> bool {
+        let Self { set, digest: (_, digest), found } = self;
+        found.is_good(seen, |seen| seen.digest == Some(*digest) && is_in(&set.metadata, &seen.meta))
+    }
+}
+
+/// The objects that do not depend on nodes.
+#[derive(Debug)]
+struct Shared {
+    /// The settings that Kafka may have been told while it ran.
+    told: Option<BTreeSet<String>>,
+    /// The objects, with their fingerprints.
+    objects: Vec<(Object, Option<Digest>)>,
+}
+
+impl Shared {
+    fn of(common: &Common<'_>, told: Option<&BTreeSet<String>>) -> Result<Self, serde_json::Error> {
+        let objects = objects::shared(common, told).into_iter();
+        let objects = objects.map(|object| object.digest().map(|digest| (object, digest)));
+        Ok(Self { told: told.cloned(), objects: objects.collect::<Result<_, _>>()? })
+    }
 }
 
 impl Known {
+    /// The objects that do not depend on nodes, with their fingerprints.
+    pub(crate) fn shared(
+        &mut self,
+        common: &Common<'_>,
+        told: Option<&BTreeSet<String>>,
+    ) -> Result<&[(Object, Option<Digest>)], serde_json::Error> {
+        let known = self.shared.take().filter(|known| known.told.as_ref() == told);
+        let known = known.map_or_else(|| Shared::of(common, told), Ok)?;
+        Ok(&self.shared.insert(known).objects)
+    }
+
     /// What comes of a node's sheet.
     pub(crate) fn of(
         &mut self,
         common: &Common<'_>,
         node: Node<'_>,
         own: Own,
-    ) -> Result<&Outcome, serde_json::Error> {
-        let outcome = |own: &Own| Sheet { common, node, own }.outcome();
+    ) -> Result<&mut Outcome, serde_json::Error> {
+        let mut outcome = |own: &Own| {
+            let (outcome, pod) = Sheet { common, node, own }.outcome()?;
+            self.pods.insert(node.id, pod);
+            Ok(outcome)
+        };
         let known = match self.nodes.entry(node.id) {
             Entry::Occupied(mut known) => {
                 if known.get().0 != own {
@@ -251,7 +342,7 @@ impl Known {
                 new.insert((own, outcome))
             }
         };
-        Ok(&known.1)
+        Ok(&mut known.1)
     }
 
     /// The ConfigMap of a node that was looked at in this pass.
@@ -262,10 +353,13 @@ impl Known {
 
     /// The pod of such a node.
     pub(crate) fn pod(
-        &self,
+        &mut self,
         common: &Common<'_>,
         node: Node<'_>,
     ) -> Result<Option<Value>, serde_json::Error> {
+        if let Some(pod) = self.pods.remove(&node.id) {
+            return Ok(Some(pod));
+        }
         let Some(sheet) = self.sheet(common, node) else { return Ok(None) };
         let (served, config) = sheet.config();
         pods::render(&sheet, &served, &config).map(Some)
@@ -286,15 +380,20 @@ impl Known {
         self.sheet(common, node)?.claims().find(|(_, meta)| meta.name.as_deref() == name)
     }
 
-    /// The pod set of a pool, without the pods.
+    /// The pod set of a pool, with pods of these fingerprints.
     pub(crate) fn set(
         &mut self,
         common: &Common<'_>,
         pool: &Pool,
-    ) -> Result<&api::StrimziPodSet, serde_json::Error> {
+        pods: Vec<Digest>,
+    ) -> Result<&mut KnownSet, serde_json::Error> {
         Ok(match self.sets.entry(pool.name.clone()) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(empty_set(common, pool)?),
+            Entry::Occupied(known) if known.get().digest.0 == pods => known.into_mut(),
+            Entry::Occupied(mut other) => {
+                other.insert(KnownSet::of(common, pool, pods)?);
+                other.into_mut()
+            }
+            Entry::Vacant(new) => new.insert(KnownSet::of(common, pool, pods)?),
         })
     }
 
@@ -308,6 +407,7 @@ struct Memory {
     cluster: Cluster,
     spec: api::KafkaClusterSpec,
     owner: OwnerReference,
+    labels: Option<BTreeMap<String, String>>,
     settings: Arc<Settings>,
     cluster_id: Option<ClusterId>,
     initial: Option<InitialControllers>,
@@ -319,12 +419,22 @@ struct Memory {
 impl Memory {
     fn new(common: &Common<'_>, settings: &Arc<Settings>) -> Self {
         // Named one by one, so that whoever adds a field to what objects are made from has to add it here.
-        let Common { cluster, spec, owner, settings: _, cluster_id, initial, quorum, bootstrap_servers } =
-            common;
+        let Common {
+            cluster,
+            spec,
+            owner,
+            labels,
+            settings: _,
+            cluster_id,
+            initial,
+            quorum,
+            bootstrap_servers,
+        } = common;
         Self {
             cluster: (*cluster).clone(),
             spec: (*spec).clone(),
             owner: owner.clone(),
+            labels: labels.cloned(),
             settings: Arc::clone(settings),
             cluster_id: cluster_id.cloned(),
             initial: initial.cloned(),
@@ -336,11 +446,12 @@ impl Memory {
 
     /// Is it about exactly this?
     fn is_of(&self, common: &Common<'_>) -> bool {
-        let Common { cluster, spec, owner, settings, cluster_id, initial, quorum, bootstrap_servers } =
+        let Common { cluster, spec, owner, labels, settings, cluster_id, initial, quorum, bootstrap_servers } =
             common;
         self.cluster == **cluster
             && self.bootstrap_servers == *bootstrap_servers
             && self.owner == *owner
+            && self.labels.as_ref() == *labels
             && self.quorum == *quorum
             && self.cluster_id.as_ref() == *cluster_id
             && self.initial.as_ref() == *initial
@@ -365,6 +476,7 @@ pub(crate) fn remembering<T>(
         let mut memory =
             found.and_then(|at| memories.remove(at)).unwrap_or_else(|| Memory::new(common, settings));
         let done = does(&mut memory.known);
+        memory.known.pods.clear();
         memories.push_front(memory);
         memories.truncate(REMEMBERED);
         done

@@ -266,7 +266,11 @@ pub fn tell(starts: &mut Starts, case: &Case) -> Finding {
 /// findings it ends.
 pub fn random_many(chance: Chance, scenarios: &[Scenario], seeds: Range<u64>, most: usize) -> Tally {
     let found = AtomicUsize::new(0);
-    let seeds: Vec<u64> = seeds.collect();
+    let mut seeds: Vec<u64> = seeds.collect();
+    // Runs of one story make much of the same, and what was made is remembered for a while.
+    seeds.sort_by_cached_key(|seed| {
+        random_case(chance, scenarios, *seed).map(|case| (case.scenario.base, case.scenario.name))
+    });
     on_all_cores(&seeds, |starts, seed| {
         if found.load(Ordering::Relaxed) >= most {
             return Tally::default();

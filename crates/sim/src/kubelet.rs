@@ -79,13 +79,12 @@ impl Kubelet {
     ) {
         let Some(node) = node_of_pod(&pod.meta.name) else { return };
         let (start, grace) = (self.pace.start, self.pace.grace);
-        let container = self.containers.entry(pod.meta.uid.clone()).or_insert_with(|| Container {
-            node,
-            has_machine: false,
-            starts: Some(now + dice.between(start.0, start.1)),
-            ends: None,
-            is_stopped: false,
-        });
+        if !self.containers.contains_key(&pod.meta.uid) {
+            let starts = Some(now + dice.between(start.0, start.1));
+            let new = Container { node, has_machine: false, starts, ends: None, is_stopped: false };
+            self.containers.insert(pod.meta.uid.clone(), new);
+        }
+        let Some(container) = self.containers.get_mut(&pod.meta.uid) else { return };
         if pod.meta.deleting {
             let ends = *container.ends.get_or_insert_with(|| now + dice.between(grace.0, grace.1));
             // The process ends first, some time before the pod is gone.

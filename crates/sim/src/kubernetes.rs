@@ -202,17 +202,20 @@ pub struct Counts {
     pub deleted: BTreeMap<(Kind, String), usize>,
 }
 
+/// Objects by kind and name.
+type Objects = BTreeMap<Kind, BTreeMap<String, Stored>>;
+
 /// The API server.
 #[derive(Debug, Clone, Default)]
 pub struct ApiServer {
-    objects: BTreeMap<(Kind, String), Stored>,
+    objects: Objects,
     /// What ConfigMaps hold.
     settings: BTreeMap<String, Arc<BTreeMap<String, String>>>,
     /// The claim that a pod's metadata is on, by the pod's uid; none when it is the pod's own.
     volumes: BTreeMap<String, Option<String>>,
     version: u64,
     /// What there was before anything in `told`.
-    past: BTreeMap<(Kind, String), Stored>,
+    past: Objects,
     /// What happened since, in order, as watches tell it.
     told: BTreeMap<Kind, Vec<Told>>,
     /// For how long at most a watch lags behind, in milliseconds.
@@ -265,20 +268,18 @@ impl ApiServer {
         item.set_version(self.version);
         let stored = Stored { version: self.version, item };
         self.has_new_secrets |= stored.item.kind() == Kind::Secret;
-        let key = (stored.item.kind(), stored.item.name().to_owned());
-        if !self.objects.contains_key(&key) {
-            *self.counts.created.entry(key.clone()).or_default() += 1;
+        let (kind, name) = (stored.item.kind(), stored.item.name().to_owned());
+        if self.objects.entry(kind).or_default().insert(name.clone(), stored.clone()).is_none() {
+            *self.counts.created.entry((kind, name)).or_default() += 1;
         }
-        self.objects.insert(key, stored.clone());
-        self.tell(stored.item.kind(), Event::Put(stored.clone()));
+        self.tell(kind, Event::Put(stored.clone()));
         stored
     }
 
     fn gone(&mut self, kind: Kind, name: &str) {
-        let key = (kind, name.to_owned());
-        if let Some(stored) = self.objects.remove(&key) {
+        if let Some(stored) = self.objects.get_mut(&kind).and_then(|all| all.remove(name)) {
             self.changed = self.now;
-            *self.counts.deleted.entry(key).or_default() += 1;
+            *self.counts.deleted.entry((kind, name.to_owned())).or_default() += 1;
             if kind == Kind::ConfigMap {
                 self.settings.remove(name);
             }
@@ -341,12 +342,16 @@ impl ApiServer {
 
     /// One object.
     pub fn get(&self, kind: Kind, name: &str) -> Option<&Item> {
-        self.objects.get(&(kind, name.to_owned())).map(|stored| &stored.item)
+        self.find(kind, name).map(|stored| &stored.item)
     }
 
     /// One object, with its version.
     pub fn stored(&self, kind: Kind, name: &str) -> Option<Stored> {
-        self.objects.get(&(kind, name.to_owned())).cloned()
+        self.find(kind, name).cloned()
+    }
+
+    fn find(&self, kind: Kind, name: &str) -> Option<&Stored> {
+        self.objects.get(&kind)?.get(name)
     }
 
     /// All objects of a kind.
@@ -478,7 +483,7 @@ impl ApiServer {
         version: Option<&str>,
         patch: &Value,
     ) -> Result<Stored, Refusal> {
-        let stored = self.objects.get(&(kind, name.to_owned())).ok_or(Refusal::Missing)?;
+        let stored = self.find(kind, name).ok_or(Refusal::Missing)?;
         if version.is_some_and(|version| version != stored.version.to_string()) {
             return Err(Refusal::Conflict);
         }
@@ -512,7 +517,7 @@ impl ApiServer {
         version: Option<&str>,
         finalizers: Vec<String>,
     ) -> Result<Option<Stored>, Refusal> {
-        let stored = self.objects.get(&(Kind::Pool, name.to_owned())).ok_or(Refusal::Missing)?;
+        let stored = self.find(Kind::Pool, name).ok_or(Refusal::Missing)?;
         if version.is_some_and(|version| version != stored.version.to_string()) {
             return Err(Refusal::Conflict);
         }
@@ -532,7 +537,7 @@ impl ApiServer {
         let wanted = object.meta();
         let name = wanted.name.clone().ok_or(Refusal::Missing)?;
         let kind = kind_of(&object);
-        let old = self.objects.get(&(kind, name.clone()));
+        let old = self.find(kind, &name);
         if old.map(|old| old.version.to_string()) != wanted.resource_version {
             return Err(Refusal::Conflict);
         }
@@ -595,8 +600,7 @@ impl ApiServer {
     /// Writes a Secret as a whole: a new one, or in place of the one that was seen.
     pub fn write_secret(&mut self, secret: Secret) -> Result<Stored, Refusal> {
         let wanted = &secret.metadata;
-        let name = wanted.name.clone().unwrap_or_default();
-        let old = self.objects.get(&(Kind::Secret, name));
+        let old = self.find(Kind::Secret, wanted.name.as_deref().unwrap_or_default());
         if old.map(|old| old.version.to_string()) != wanted.resource_version {
             return Err(Refusal::Conflict);
         }
@@ -663,7 +667,7 @@ impl ApiServer {
 
     /// Is it still the object that was seen, and in that state, if one is given?
     pub fn is_still(&self, kind: Kind, name: &str, uid: &str, version: Option<&str>) -> bool {
-        self.objects.get(&(kind, name.to_owned())).is_some_and(|stored| {
+        self.find(kind, name).is_some_and(|stored| {
             stored.item.uid() == uid && version.is_none_or(|version| version == stored.version.to_string())
         })
     }
@@ -718,7 +722,8 @@ impl ApiServer {
         for (name, _) in &free {
             self.gone(Kind::Claim, name);
         }
-        let is_set = |owner: &String| self.pod_sets().any(|set| set.meta.uid == *owner);
+        let sets: Vec<&str> = self.pod_sets().map(|set| set.meta.uid.as_str()).collect();
+        let is_set = |owner: &String| sets.contains(&owner.as_str());
         let orphans: Vec<_> = self
             .pods()
             .filter(|pod| !pod.meta.deleting && !pod.meta.owners.iter().any(is_set))
@@ -750,11 +755,8 @@ pub fn kind_of(object: &Object) -> Kind {
     }
 }
 
-fn of_kind(objects: &BTreeMap<(Kind, String), Stored>, kind: Kind) -> impl Iterator<Item = &Stored> {
-    objects
-        .range((kind, String::new())..)
-        .take_while(move |((of, _), _)| *of == kind)
-        .map(|(_, stored)| stored)
+fn of_kind(objects: &Objects, kind: Kind) -> impl Iterator<Item = &Stored> {
+    objects.get(&kind).into_iter().flat_map(BTreeMap::values)
 }
 
 fn new_claim(meta: Meta, claim: PersistentVolumeClaim) -> ClaimView {

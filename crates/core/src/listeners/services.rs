@@ -19,7 +19,7 @@ type Additions = (BTreeMap<String, String>, BTreeMap<String, String>);
 
 /// All services of the listeners, as they should be.
 pub(crate) fn wanted(cluster: &Cluster, kafka: &api::Kafka) -> Vec<Service> {
-    let template = SharedTemplate::of(kafka);
+    let template = SharedTemplate::of(kafka.metadata.labels.as_ref(), &kafka.spec.kafka);
     let mut services = Vec::new();
     for listener in cluster.listeners.iter().filter(|listener| listener.reach != Reach::Internal) {
         if listener.has_bootstrap_service() {
@@ -51,7 +51,7 @@ fn bootstrap(
         external_ips: settings.external_ips,
         additions: (settings.labels.unwrap_or_default(), settings.annotations.unwrap_or_default()),
     };
-    let metadata = shared_meta(cluster, kafka, cluster.key.listener_bootstrap(&listener.name));
+    let metadata = shared_meta(cluster, owner(kafka), cluster.key.listener_bootstrap(&listener.name));
     service(listener, metadata, selector, template, own)
 }
 

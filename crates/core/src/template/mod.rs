@@ -168,9 +168,11 @@ const MAX_UNAVAILABLE: i32 = 1;
 impl SharedTemplate {
     /// Reads the parts of the cluster's template that concern no pool. [`of_cluster`] reports what is wrong with
     /// them, and what is wrong is left out here.
-    pub(crate) fn of(kafka: &api::Kafka) -> Self {
-        let labels = metadata::inheritable(kafka.metadata.labels.as_ref());
-        let template = kafka.spec.kafka.template.as_deref();
+    ///
+    /// `labels` are those of the `Kafka` resource.
+    pub(crate) fn of(labels: Option<&BTreeMap<String, String>>, spec: &api::KafkaClusterSpec) -> Self {
+        let labels = metadata::inheritable(labels);
+        let template = spec.template.as_deref();
         let read = template.map(|template| Self::read(template, &mut Vec::new())).unwrap_or_default();
         Self {
             service_account: read.service_account.inheriting(&labels),
