@@ -112,21 +112,22 @@ impl Hands {
         )))
     }
 
-    /// Nothing is made for a pool that is gone: nobody would remove it. The cache may lag behind, so ask.
+    /// Nothing is made for a pool that is gone: nobody would remove it. The cache may lag behind, so ask: for each one by itself,
+    /// because a list waits until the API server's own cache is up to date, up to a tenth of a second.
     pub(crate) async fn pools_exist(&self, world: &World, pools: &BTreeSet<&str>) -> Result<(), Failure> {
-        if pools.iter().all(|name| !world.pools.contains_key(*name)) {
+        let seen = pools.iter().filter_map(|name| world.pools.get(*name));
+        let looked = futures::future::join_all(seen.map(|pool| self.exists(&world.key, pool))).await;
+        looked.into_iter().collect()
+    }
+
+    async fn exists(&self, key: &ClusterKey, pool: &KafkaNodePool) -> Result<(), Failure> {
+        let (name, uid) = (pool.meta().name.as_deref().unwrap_or_default(), &pool.meta().uid);
+        let api: Api<PartialObjectMeta<KafkaNodePool>> = Api::namespaced(self.client.clone(), &key.namespace);
+        let live = self.call(&format!("could not look at KafkaNodePool {name}"), api.get_opt(name)).await?;
+        if live.is_some_and(|live| live.metadata.uid == *uid) {
             return Ok(());
         }
-        let live = self.live_pools(&world.key).await?;
-        let live: BTreeSet<_> = live.iter().map(|pool| pool.meta().uid.as_ref()).collect();
-        let mut seen = pools.iter().filter_map(|name| world.pools.get(*name));
-        match seen.find(|pool| !live.contains(&pool.meta().uid.as_ref())) {
-            None => Ok(()),
-            Some(gone) => {
-                let name = gone.meta().name.as_deref().unwrap_or_default();
-                Err(Failure::Changed(format!("KafkaNodePool {name} is gone since it was looked at")))
-            }
-        }
+        Err(Failure::Changed(format!("KafkaNodePool {name} is gone since it was looked at")))
     }
 
     async fn live_pools(&self, key: &ClusterKey) -> Result<ObjectList<KafkaNodePool>, Failure> {
