@@ -31,6 +31,12 @@ pub(crate) fn caught_up_without(world: &World, quorum: &QuorumView, node: NodeId
         .collect()
 }
 
+/// Is a disk of the node being deleted? It is gone as soon as its pod is.
+pub(crate) fn is_losing_disk(world: &World, node: NodeId) -> bool {
+    let mut going = world.claims.values().filter(|claim| claim.meta.deleting);
+    going.any(|claim| names::node_of_pod(&claim.meta.name) == Some(node))
+}
+
 /// Does the node run on another disk than the one that votes? Its pod serves then, and its vote is lost: for a moment the
 /// disk that is gone still counts as caught up.
 pub(crate) fn is_replaced(quorum: &QuorumView, voter: &Replica) -> bool {

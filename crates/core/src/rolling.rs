@@ -387,7 +387,10 @@ impl Choice<'_> {
         if !due.node.pool.roles.has_controller() {
             return Some("it still votes in the quorum, and has to leave it first".to_owned());
         }
-        let others = health::caught_up_without(self.world, quorum, due.node.id);
+        let mut others = health::caught_up_without(self.world, quorum, due.node.id);
+        if due.wants_empty_disks() {
+            others.retain(|other| !health::is_losing_disk(self.world, *other));
+        }
         // A vote that is lost with its disk does not come back: then a majority must be left, however few voters there are.
         let needed = match due.wants_empty_disks() {
             true => health::majority(quorum.voters.len()),

@@ -118,6 +118,10 @@ impl Kubelet {
         }
     }
 
+    fn has_machine(&self, pod: &PodView) -> bool {
+        self.containers.get(&pod.meta.uid).is_some_and(|container| container.has_machine)
+    }
+
     fn runs(&self, uid: &str) -> bool {
         self.containers.get(uid).is_some_and(|container| container.starts.is_none() && !container.is_stopped)
     }
@@ -137,10 +141,13 @@ impl Kubelet {
         let Some(settings) = api.settings(&pod.meta.name).cloned() else { return false };
         let disk = match api.volume(&pod.meta.uid) {
             None => pod.meta.uid.clone(),
-            Some(claim) => match api.claim(claim).filter(|claim| !claim.meta.deleting) {
-                Some(claim) => claim.meta.uid.clone(),
-                None => return false,
-            },
+            // What runs on a claim that is being deleted can start again, as long as its pod is there.
+            Some(claim) => {
+                match api.claim(claim).filter(|claim| !claim.meta.deleting || self.has_machine(pod)) {
+                    Some(claim) => claim.meta.uid.clone(),
+                    None => return false,
+                }
+            }
         };
         let has_role = |role: &str| {
             let config = settings.get("server.config").map_or("", String::as_str);

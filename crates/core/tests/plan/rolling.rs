@@ -292,6 +292,22 @@ fn a_restart_can_be_asked_for_by_an_annotation_of_a_pod_or_a_pod_set() {
 }
 
 #[test]
+fn no_disk_is_emptied_while_that_of_another_voter_is_on_its_way_out() {
+    let mut world = converged();
+    for pod in ["my-cluster-controllers-4", "my-cluster-controllers-5"] {
+        edit_pod(&mut world, pod, |pod| {
+            pod.meta.annotations.insert("strimzi.io/delete-pod-and-pvc".into(), "true".into());
+        });
+    }
+    let pods = |world: &World| next(world, &[]).into_iter().map(|restart| restart.pod).collect::<Vec<_>>();
+    assert_eq!(pods(&world), ["my-cluster-controllers-4"]);
+    // As an operator leaves it that dies after it deleted the claim, and before it deletes the pod.
+    let claim = world.claims.get_mut("data-0-my-cluster-controllers-5").unwrap();
+    Arc::make_mut(claim).meta.deleting = true;
+    assert_eq!(pods(&world), ["my-cluster-controllers-5"]);
+}
+
+#[test]
 fn a_pod_and_its_disks_go_together_only_if_nobody_needs_them() {
     let mut world = converged();
     edit_pod(&mut world, "my-cluster-brokers-1", |pod| {
