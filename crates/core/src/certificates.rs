@@ -297,16 +297,15 @@ fn node_request(world: &World, bearer: &Bearer, like: &Request, services: &BTree
         Err(_) => name.clone(),
     });
     let mut names: Vec<String> = services.iter().cloned().chain(own).chain(listeners).collect();
-    names.sort_unstable();
-    names.dedup();
     let stored = world.secrets.get(pod).and_then(|secret| secret.stored()).map(Stored::certificate);
     if let Some(stored) = stored
         && bearer.keeps_names
         && names.iter().all(|name| stored.names.contains(name))
     {
-        names =
-            BTreeSet::from_iter(names.into_iter().chain(stored.names.iter().cloned())).into_iter().collect();
+        names.extend(stored.names.iter().cloned());
     }
+    names.sort_unstable();
+    names.dedup();
     // Addresses are told from names where the certificate is made.
     Request { common_name: format!("{}-kafka", key.name), dns_names: names, ..like.clone() }
 }

@@ -193,7 +193,7 @@ impl ClusterKey {
     ///
     /// Controllers' addresses are stored in the quorum's own log: never change how this is built.
     pub fn pod_host(&self, pod: &str, domain: &str) -> String {
-        [pod, ".", &self.name, "-kafka-brokers.", &self.namespace, ".svc.", domain].concat()
+        [pod, ".", &self.headless_service(), ".", &self.namespace, ".svc.", domain].concat()
     }
 
     /// Labels of everything made for the cluster.

@@ -144,6 +144,17 @@ impl<'a> Cluster<'a> {
         .await
     }
 
+    /// Waits until there is a warning of this reason that has all these words.
+    pub async fn until_warned(&self, reason: &str, words: &[&str], limit: Duration) -> Result<()> {
+        let what = format!("a warning {reason} with {words:?}");
+        self.until_status(&what, limit, |_, status| {
+            let said = warnings(status.conditions.as_ref());
+            let is_it = |one: &String| one.starts_with(reason) && words.iter().all(|word| one.contains(word));
+            said.iter().any(is_it).then_some(())
+        })
+        .await
+    }
+
     /// Waits until the cluster is refused, or waits for something, for this reason, in words that name `field`.
     pub async fn until_not_ready(&self, reason: &str, field: &str) -> Result<()> {
         let what = format!("Ready=False because of {reason}, with a message that names {field}");

@@ -219,7 +219,7 @@ impl Passes {
     /// Makes what is asked for of keys and certificates.
     async fn certify(&self, world: &World, issues: &[Issue]) -> Vec<Failure> {
         let failures = self.hands.certify(world, issues).await;
-        self.are_refusals_new(&world.key, CERTIFICATES, &failures);
+        self.remember_refusals(&world.key, CERTIFICATES, &failures);
         for issue in issues.iter().filter(|issue| failures.is_empty() && issue.is_remarkable()) {
             self.events.certificates(&world.key, &world.kafka.object_ref(&()), issue).await;
         }
@@ -295,25 +295,28 @@ impl Passes {
                 Err(failure) => failures.push(failure),
             }
         }
-        let none_asked_for = plan.certificates.is_empty() && self.are_refusals_new(key, CERTIFICATES, &[]);
-        // To be told in the next pass, or no longer.
-        if self.are_refusals_new(key, OBJECTS, &failures) || none_asked_for {
+        let mut has_news = self.remember_refusals(key, OBJECTS, &failures);
+        if plan.certificates.is_empty() {
+            has_news |= self.remember_refusals(key, CERTIFICATES, &[]);
+        }
+        if has_news {
+            // To be told in the next pass, or no longer.
             look_again = Some(CHANGED);
         }
         if failures.is_empty() { Outcome::Done { look_again } } else { self.failed(key, &failures) }
     }
 
     /// Remembers what Kubernetes refused to whoever asked. Tells whether there is something new to say.
-    fn are_refusals_new(&self, key: &ClusterKey, who: &str, failures: &[Failure]) -> bool {
+    fn remember_refusals(&self, key: &ClusterKey, who: &str, failures: &[Failure]) -> bool {
         let refusals = failures.iter().filter(|one| one.is_refusal() && !one.is_namespace_going());
-        let words: BTreeSet<String> = refusals.map(ToString::to_string).collect();
-        let words: BTreeSet<String> = words.into_iter().take(TOLD).collect();
+        let words = refusals.map(ToString::to_string).collect::<BTreeSet<_>>();
+        let words = words.into_iter().take(TOLD).collect::<BTreeSet<_>>();
         self.refusals.set(key, who, Some(words).filter(|words| !words.is_empty()))
     }
 
     /// Lets the cluster say what was refused to a pod set, if that is news.
     fn tell_refusals(&self, cluster: &ClusterKey, set: &str, failures: &[Failure]) {
-        if self.are_refusals_new(cluster, set, failures) {
+        if self.remember_refusals(cluster, set, failures) {
             self.hands.queue.push([Work::Cluster(cluster.clone())]);
         }
     }

@@ -47,11 +47,11 @@ impl<T: Clone> Refusals<T> {
     where
         T: PartialEq,
     {
-        let is_new = self.lock().get(key).and_then(|all| all.get(name)) != refused.as_ref();
+        let before = self.lock().get(key).and_then(|all| all.get(name)).cloned();
+        let is_new = before != refused;
         match refused {
-            Some(refused) if is_new => self.remember(key, name, refused),
-            None if is_new => self.forget(key, name),
-            _ => {}
+            Some(refused) => self.remember(key, name, refused),
+            None => self.forget(key, name),
         }
         is_new
     }

@@ -181,7 +181,7 @@ impl Sim {
             Change::Join { voter, .. } => drop(after.insert(*voter)),
             Change::Leave { voter, .. } => {
                 after.remove(voter);
-                self.is_unlucky_without(Some(voter.node));
+                self.note_bad_luck(Some(voter.node));
             }
             Change::MakeDynamic => {}
         }
@@ -239,11 +239,11 @@ impl Sim {
         if !asked && !self.is_disk_to_restore(claim, pod) {
             self.fail(format!("claim {claim} of {pod} is deleted, and nobody asked for it"));
         }
-        self.is_unlucky_without(node_of_pod(pod));
+        self.note_bad_luck(node_of_pod(pod));
     }
 
     /// The vote of this node goes, in the moment in which the disk of another one broke.
-    fn is_unlucky_without(&mut self, node: Option<NodeId>) {
+    fn note_bad_luck(&mut self, node: Option<NodeId>) {
         let just_lost = self.watch.lost_disk.filter(|(at, _)| self.now < at + EXCUSE);
         self.watch.unlucky |= just_lost.is_some_and(|(_, lost)| node.is_some_and(|node| node != lost));
     }

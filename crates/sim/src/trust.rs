@@ -88,26 +88,32 @@ impl Sim {
 
     /// What is left to be done about authorities when all is at rest.
     pub(crate) fn unfinished_authority(&self) -> Option<String> {
-        [Authority::Cluster, Authority::Clients].into_iter().find_map(|kind| {
-            let (certificates, key) = (kind.cert_secret(CLUSTER), kind.key_secret(CLUSTER));
-            let asked = [(&certificates, authority::FORCE_RENEW), (&key, authority::FORCE_REPLACE)];
-            let asked = asked.into_iter().find(|(name, annotation)| {
-                secret(&self.api, name)
-                    .is_some_and(|secret| secret.meta.annotations.contains_key(*annotation))
-            });
-            if let Some((name, annotation)) = asked {
-                return Some(format!("in the end {annotation} of {name} is still asked for"));
-            }
-            let newest = secret(&self.api, &certificates)?.material()?.certificates("ca.crt")?.first()?;
-            let is_old = |node: &&NodeId| {
-                let files = self.kubelet.readings.files.get(node);
-                let own = files.and_then(|files| files.own.stored());
-                own.is_some_and(|own| !own.certificate().is_from(newest))
-            };
-            let old =
-                (kind == Authority::Cluster).then(|| self.quorum.processes.keys().find(is_old)).flatten()?;
-            Some(format!("in the end node {old} shows a certificate of a key that was replaced"))
-        })
+        let mut kinds = [Authority::Cluster, Authority::Clients].into_iter();
+        kinds.find_map(|kind| self.asked_of(kind)).or_else(|| self.old_certificate())
+    }
+
+    fn asked_of(&self, kind: Authority) -> Option<String> {
+        let wishes = [
+            (kind.cert_secret(CLUSTER), authority::FORCE_RENEW),
+            (kind.key_secret(CLUSTER), authority::FORCE_REPLACE),
+        ];
+        let is_asked = |(name, wish): &(String, &str)| {
+            secret(&self.api, name).is_some_and(|secret| secret.meta.annotations.contains_key(*wish))
+        };
+        let (name, wish) = wishes.into_iter().find(is_asked)?;
+        Some(format!("in the end {wish} of {name} is still asked for"))
+    }
+
+    fn old_certificate(&self) -> Option<String> {
+        let certificates = secret(&self.api, &Authority::Cluster.cert_secret(CLUSTER))?.material()?;
+        let newest = certificates.certificates("ca.crt")?.first()?;
+        let is_old = |node: &&NodeId| {
+            let files = self.kubelet.readings.files.get(node);
+            let own = files.and_then(|files| files.own.stored());
+            own.is_some_and(|own| !own.certificate().is_from(newest))
+        };
+        let old = self.quorum.processes.keys().find(is_old)?;
+        Some(format!("in the end node {old} shows a certificate of a key that was replaced"))
     }
 }
 

@@ -38,14 +38,13 @@ pub(crate) fn layer(cache: &Cache, version: &str, image: &[Layer]) -> Result<Lay
         let root = place.join("root");
         unpack(image, &root)?;
         archive(&root)?;
-        Layer::pack(&place.join("layer.tar"), |files| {
+        Layer::write(place, |files| {
             for name in ["opt/kafka/kafka.jsa", "opt/kafka/storage.jsa"] {
                 files.data(name, &root.join(name))?;
             }
             Ok(())
         })?;
-        fs::remove_dir_all(&root).context("removing the image that was unpacked")?;
-        Layer::seal(place)
+        fs::remove_dir_all(&root).context("removing the image that was unpacked")
     })?;
     Layer::in_entry(&place)
 }

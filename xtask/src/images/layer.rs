@@ -36,13 +36,16 @@ impl Layer {
         entry: Entry<'_>,
         describe: impl FnOnce(&mut Files) -> Result<()>,
     ) -> Result<Self> {
-        let place = cache.get(entry, |place| {
-            let mut files = Files::default();
-            describe(&mut files)?;
-            files.write(&place.join("layer.tar"))?;
-            Self::seal(place)
-        })?;
+        let place = cache.get(entry, |place| Self::write(place, describe))?;
         Self::in_entry(&place)
+    }
+
+    /// Packs files into a cache entry that is being made.
+    pub(crate) fn write(place: &Path, describe: impl FnOnce(&mut Files) -> Result<()>) -> Result<()> {
+        let mut files = Files::default();
+        describe(&mut files)?;
+        files.write(&place.join("layer.tar"))?;
+        Self::seal(place)
     }
 
     /// A layer that changes too often to be kept: it is packed anew each time, to the given file.

@@ -253,10 +253,7 @@ fn disks_only() -> (World, Kafka) {
     let mut world = converged();
     let kafka = Kafka::formed(&world);
     edit_kafka(&mut world, |kafka| kafka.status = None);
-    for pool in world.pools.values_mut() {
-        Arc::make_mut(pool).status = None;
-    }
-    (world.pods, world.pod_sets, world.config_maps) = Default::default();
+    lose_all_but_disks(&mut world);
     (world, kafka)
 }
 

@@ -427,10 +427,7 @@ fn static_disks_only() -> (World, Kafka) {
         let cluster_id = kafka.status.take().unwrap().cluster_id;
         kafka.status = Some(api::KafkaStatus { cluster_id, ..api::KafkaStatus::default() });
     });
-    for pool in world.pools.values_mut() {
-        Arc::make_mut(pool).status = None;
-    }
-    (world.pods, world.pod_sets, world.config_maps) = Default::default();
+    lose_all_but_disks(&mut world);
     (world, kafka)
 }
 

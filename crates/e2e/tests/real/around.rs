@@ -136,16 +136,7 @@ fn levels(request: &str) -> String {
 
 async fn without_the_right(cluster: &Cluster<'_>) -> Result<()> {
     cluster.scene.step("the operator may not get nodes");
-    until_warned(cluster, STARTING, &["RackUnknown", "forbidden", "racks: true"]).await
-}
-
-async fn until_warned(cluster: &Cluster<'_>, limit: Duration, parts: &[&str]) -> Result<()> {
-    cluster
-        .until_status(&format!("a warning with {parts:?}"), limit, |_, status| {
-            let said = warnings(status.conditions.as_ref());
-            said.iter().any(|warning| parts.iter().all(|part| warning.contains(part))).then_some(())
-        })
-        .await
+    cluster.until_warned("RackUnknown", &["forbidden", "racks: true"], STARTING).await
 }
 
 async fn racks(cluster: &Cluster<'_>) -> Result<()> {
@@ -230,7 +221,7 @@ async fn lost(cluster: &Cluster<'_>) -> Result<()> {
     cluster.scene.step("the rules of metrics are deleted");
     let api = cluster.scene.api::<ConfigMap>();
     api.delete("rules", &DeleteParams::default()).await?;
-    until_warned(cluster, ACTING, &["ConfigurationKept", "'rules'", "no such ConfigMap"]).await?;
+    cluster.until_warned("ConfigurationKept", &["'rules'", "no such ConfigMap"], ACTING).await?;
     let map = api.get("around-brokers-1").await?;
     let kept = map.data.unwrap_or_default().remove("metrics-config.yml").unwrap_or_default();
     ensure!(kept == rules("second"), "the node has other rules: {kept:?}");

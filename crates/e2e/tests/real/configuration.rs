@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use karst_api::Kafka;
-use karst_e2e::cluster::{ACTING, Cluster, STARTING, is_pod_ready, uids, warnings};
+use karst_e2e::cluster::{ACTING, Cluster, STARTING, is_pod_ready, uids};
 use karst_e2e::kafka_tools::ConsoleTools;
 use karst_e2e::manifests::{claims, kafka, pool};
 use karst_e2e::story::{Scene, story};
@@ -134,15 +134,7 @@ async fn report_what_kafka_does_not_take(cluster: &Cluster<'_>) -> Result<()> {
     cluster.scene.step("asking for what Kafka does not take while it runs");
     let before = lives(cluster).await?;
     configure(cluster, &json!({ KEY: "127.0.0.1:many" })).await?;
-    cluster
-        .until_status("a warning with setting and value", ACTING, |_, status| {
-            let said = warnings(status.conditions.as_ref());
-            let told = |warning: &String| {
-                ["SettingNotTaken", KEY, "127.0.0.1:many"].iter().all(|part| warning.contains(part))
-            };
-            said.iter().any(told).then_some(())
-        })
-        .await?;
+    cluster.until_warned("SettingNotTaken", &[KEY, "127.0.0.1:many"], ACTING).await?;
     let map = cluster.scene.api::<ConfigMap>().get("set-brokers-0").await?;
     ensure!(!format!("{:?}", map.data).contains(KEY), "a restart would read what Kafka refused");
     configure(cluster, &json!({ KEY: null })).await?;

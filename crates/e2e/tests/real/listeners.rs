@@ -297,14 +297,7 @@ async fn the_users_own_certificate_is_renewed_without_a_restart(
     let other: Value =
         json!({ "stringData": { "tls.key": std::fs::read_to_string(files.join("first.key"))? } });
     scene.api::<Secret>().patch("brought", &PatchParams::default(), &Patch::Merge(other)).await?;
-    cluster
-        .until_status("a warning about the key", STARTING, |_, status| {
-            let said = warnings(status.conditions.as_ref());
-            said.iter()
-                .any(|one| one.starts_with("ListenerCertificateUnusable") && one.contains("not the key"))
-                .then_some(())
-        })
-        .await?;
+    cluster.until_warned("ListenerCertificateUnusable", &["not the key"], STARTING).await?;
     ensure!(shown(&address, &trust).await?.contains("second"), "the good certificate is gone");
     bring_certificate(scene, files, "second").await
 }

@@ -167,17 +167,14 @@ async fn kubernetes_refuses_pods_and_claims(scene: &Scene) -> Result<()> {
     let mut nodes = paper_pool("poor", "nodes-of-poor", BOTH, 1);
     nodes["spec"]["storage"] = claims(true);
     let cluster = Cluster::create(scene, &kafka("poor"), &[nodes]).await?;
-    until_refused(
-        &cluster,
-        &["data-poor-nodes-of-poor-0", "exceeded quota: few", "persistentvolumeclaims=0"],
-    )
-    .await?;
+    let refused = async |words: &[&str]| cluster.until_warned("KubernetesRefused", words, ACTING).await;
+    refused(&["data-poor-nodes-of-poor-0", "exceeded quota: few", "persistentvolumeclaims=0"]).await?;
 
     scene.step("allowing claims, and no pods");
     let quotas = scene.api::<ResourceQuota>();
     let claims = Patch::Merge(json!({ "spec": { "hard": { "persistentvolumeclaims": null } } }));
     quotas.patch("few", &PatchParams::default(), &claims).await?;
-    until_refused(&cluster, &["pod poor-nodes-of-poor-0", "exceeded quota: few", "pods=1"]).await?;
+    refused(&["pod poor-nodes-of-poor-0", "exceeded quota: few", "pods=1"]).await?;
 
     scene.step("allowing everything");
     quotas.delete("few", &DeleteParams::default()).await?;
@@ -195,16 +192,6 @@ async fn until_enforced(scene: &Scene) -> Result<()> {
         quota?.status.as_ref()?.used.as_ref()?.get("pods").map(drop)
     })
     .await
-}
-
-async fn until_refused(cluster: &Cluster<'_>, words: &[&str]) -> Result<()> {
-    cluster
-        .until_status(&format!("a warning with {words:?}"), ACTING, |_, status| {
-            let said = warnings(status.conditions.as_ref());
-            let has_all = |one: &String| words.iter().all(|word| one.contains(word));
-            said.iter().any(|one| one.starts_with("KubernetesRefused") && has_all(one)).then_some(())
-        })
-        .await
 }
 
 async fn a_running_cluster_survives_its_own_bad_input(cluster: &Cluster<'_>) -> Result<()> {

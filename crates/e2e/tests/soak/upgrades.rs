@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use karst_api::KafkaStatus;
 use karst_core::names::KAFKA_VERSION_ANNOTATION;
-use karst_e2e::cluster::{Cluster, STARTING, warnings};
+use karst_e2e::cluster::{Cluster, STARTING};
 use karst_e2e::kafka_tools::ConsoleTools;
 use karst_e2e::load::under_load;
 use karst_e2e::manifests::{replicated, separate};
@@ -110,12 +110,7 @@ async fn revert_half_way(cluster: &Cluster<'_>) -> Result<()> {
 async fn correct_an_image_half_way(cluster: &Cluster<'_>) -> Result<()> {
     cluster.scene.step("upgrading to 4.1.1 with an image that does not exist, and correcting it");
     cluster.edit(&json!({ "version": "4.1.1", "image": "docker.io/apache/kafka:missing" })).await?;
-    cluster
-        .until_status("a roll that stopped", STARTING, |_, status| {
-            let said = warnings(status.conditions.as_ref());
-            said.iter().any(|warning| warning.starts_with("RollingUpdateStopped")).then_some(())
-        })
-        .await?;
+    cluster.until_warned("RollingUpdateStopped", &[], STARTING).await?;
     upgrade(cluster, "4.1.1", "4.1-IV1").await
 }
 
@@ -136,14 +131,7 @@ async fn refuse_to_go_back(cluster: &Cluster<'_>) -> Result<()> {
     cluster.scene.step("asking for 4.1.1 when the metadata is at 4.3");
     let before = cluster.pod_uids().await?;
     cluster.edit(&json!({ "version": "4.1.1" })).await?;
-    cluster
-        .until_status("a refusal with the numbers", STARTING, |_, status| {
-            let said = warnings(status.conditions.as_ref());
-            let refused =
-                |warning: &String| warning.starts_with("VersionHeld") && warning.contains("4.3-IV0");
-            said.iter().any(refused).then_some(())
-        })
-        .await?;
+    cluster.until_warned("VersionHeld", &["4.3-IV0"], STARTING).await?;
     ensure!(before == cluster.pod_uids().await?, "a pod restarted");
     cluster.edit(&json!({ "version": "4.3.1" })).await?;
     until_version(cluster, "4.3.1", "4.3-IV0").await.map(drop)

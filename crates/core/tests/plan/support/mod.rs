@@ -780,6 +780,14 @@ pub(crate) fn is_quiet(plan: &Plan) -> bool {
         && plan.forgotten.is_empty()
 }
 
+/// What the pools say of themselves is lost, and all that runs. The disks are left.
+pub(crate) fn lose_all_but_disks(world: &mut World) {
+    for pool in world.pools.values_mut() {
+        Arc::make_mut(pool).status = None;
+    }
+    (world.pods, world.pod_sets, world.config_maps) = Default::default();
+}
+
 /// A cluster made from the example, at rest.
 pub(crate) fn converged() -> World {
     let mut world = quickstart();
