@@ -182,6 +182,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         plan.protections = removals::protections(world, &cluster);
     }
 
+    plan.makes_voters = restoration.as_ref().is_some_and(|one| !one.is_over) && !plan.objects.is_empty();
     if migration::is_over(world) {
         plan.forgotten.push(MIGRATION_ANNOTATION);
     }

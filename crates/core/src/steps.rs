@@ -136,6 +136,8 @@ pub struct Plan {
     pub removals: Vec<Removal>,
     /// Pods to replace.
     pub restarts: Vec<Restart>,
+    /// Do the objects make voters of nodes whose disks are taken for lost?
+    pub makes_voters: bool,
     /// Pods that a pod set's annotation asks to restart: they are marked, then the annotation goes.
     pub marks: Vec<Mark>,
     /// Pods that are to know which rack they are in.
@@ -239,6 +241,19 @@ impl Plan {
         let new = objects.filter(|meta| meta.resource_version.is_none());
         let made = new.filter_map(|meta| meta.labels.as_ref()?.get(POOL_LABEL).map(String::as_str));
         made.chain(self.certificates.iter().filter_map(Issue::pool)).collect()
+    }
+
+    /// Does it do something that is right only if those are up who were seen to be? Look at the pods first: a view may be old.
+    pub fn relies_on_pods(&self) -> bool {
+        self.makes_voters || !self.restarts.is_empty()
+    }
+
+    /// Leaves that out.
+    pub fn rely_on_no_pods(&mut self) {
+        self.restarts.clear();
+        if self.makes_voters {
+            self.objects.clear();
+        }
     }
 
     /// Looks again at this time at the latest.

@@ -497,6 +497,15 @@ impl World {
         pods.map(|(name, _)| self.key.pod_host(name, &self.settings.cluster_domain)).collect()
     }
 
+    /// Are these the pods that there are, and is each of them up, or on its way out, as it was seen?
+    pub fn has_just_these_pods<'a>(&self, live: impl IntoIterator<Item = &'a PodView>) -> bool {
+        fn state(pod: &PodView) -> (&str, bool, bool) {
+            (&pod.meta.uid, pod.ready, pod.meta.deleting)
+        }
+        let seen: BTreeSet<_> = self.pods.values().map(|pod| state(pod)).collect();
+        live.into_iter().map(state).collect::<BTreeSet<_>>() == seen
+    }
+
     /// The controllers that serve.
     pub fn serving_controllers(&self) -> Vec<String> {
         self.hosts(|pod| pod.runs_controller() && pod.is_serving())

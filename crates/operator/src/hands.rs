@@ -16,7 +16,7 @@ use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::claims::Growth;
-use karst_core::names::{CLUSTER_LABEL, ClusterKey, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
+use karst_core::names::{CLUSTER_LABEL, ClusterKey, KIND_LABEL, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
 use karst_core::objects::Object;
 use karst_core::plan::{Mark, Protection};
 use karst_core::world::World;
@@ -28,7 +28,9 @@ use crate::failure::{DEADLINE, Failure};
 use crate::index::{Index, Indexed};
 use crate::lease::Leadership;
 use crate::queue::Queue;
-use crate::views::{AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, ServiceWire};
+use crate::views::{
+    AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, ServiceWire, Watched,
+};
 
 /// The name under which Karst owns fields.
 const MANAGER: &str = "karst";
@@ -110,6 +112,24 @@ impl Hands {
             "Kafka {} or one of its pools changed since it was looked at",
             key.name
         )))
+    }
+
+    /// What depends on who is up is done only if those are up who were seen to be. The cache may lag behind, and another operator may
+    /// have been here, so ask.
+    pub(crate) async fn pods_are_as_seen(&self, world: &World) -> Result<(), Failure> {
+        let key = &world.key;
+        let of_cluster =
+            ListParams::default().labels(&format!("{KIND_LABEL}=Kafka,{CLUSTER_LABEL}={}", key.name));
+        let pods: Api<PodWire> = self.api(&key.namespace);
+        let live = self.call("could not look at the pods", pods.list(&of_cluster)).await?;
+        let views: Vec<_> = live.iter().map(|pod| pod.clone().view()).collect();
+        for pod in live {
+            self.learn(pod);
+        }
+        if world.has_just_these_pods(&views) {
+            return Ok(());
+        }
+        Err(Failure::Changed(format!("the pods of Kafka {} changed since they were looked at", key.name)))
     }
 
     /// Nothing is made for a pool that is gone: nobody would remove it. The cache may lag behind, so ask: for each one by itself,

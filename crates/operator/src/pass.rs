@@ -228,7 +228,14 @@ impl Passes {
 
     async fn act(&self, world: &World, mut plan: Plan) -> Outcome {
         let key = &world.key;
-        let mut failures = self.hands.write(world, std::mem::take(&mut plan.objects)).await;
+        let mut failures = Vec::new();
+        if plan.relies_on_pods()
+            && let Err(failure) = self.hands.pods_are_as_seen(world).await
+        {
+            plan.rely_on_no_pods();
+            failures.push(failure);
+        }
+        failures.extend(self.hands.write(world, std::mem::take(&mut plan.objects)).await);
         for (service, outcome) in self.hands.write_each(key, std::mem::take(&mut plan.services)).await {
             let name = service.meta().name.as_deref().unwrap_or_default();
             match outcome {
@@ -351,11 +358,10 @@ impl Passes {
             return Err(Failure::NotLeader);
         }
         let key = &world.key;
+        self.hands.wishes_are_as_seen(world).await?;
         if matches!(deed, Deed::Configure(_)) {
             // Before it is told: without an answer it may have happened all the same.
             self.checked.forget(key);
-        } else {
-            self.hands.wishes_are_as_seen(world).await?;
         }
         if let Err(error) = self.clients.do_it(world, deed).await {
             tracing::warn!(cluster = %key, ?deed, %error, "Kafka did not do it");

@@ -401,8 +401,12 @@ impl Operator {
         Ok(())
     }
 
-    fn act(&mut self, sim: &mut Sim, world: &World, plan: Plan) -> Called<Option<u64>> {
+    fn act(&mut self, sim: &mut Sim, world: &World, mut plan: Plan) -> Called<Option<u64>> {
         let mut failures = Vec::new();
+        if plan.relies_on_pods() && !world.has_just_these_pods(sim.api.pods().map(AsRef::as_ref)) {
+            plan.rely_on_no_pods();
+            failures.push(Failure::Changed);
+        }
         let objects = plan.objects.into_iter().chain(plan.services).collect();
         self.write(sim, world, objects, &mut failures)?;
         for growth in &plan.growths {

@@ -94,6 +94,23 @@ fn a_cluster_whose_ephemeral_disks_are_all_gone_is_formed_anew() {
 }
 
 #[test]
+fn whoever_makes_voters_of_empty_disks_looks_at_the_pods_first() {
+    let (mut world, mut kafka) = formed(ephemeral());
+    assert!(!decide(&world).relies_on_pods(), "nothing is to do");
+    lose(&mut world, &mut kafka, |_| true);
+    live(&mut world, &mut kafka);
+    world.now += Duration::from_secs(21);
+    world.answers.quorum = Answer::Silent("nobody leads".to_owned());
+    let mut plan = decide(&world);
+    assert!(plan.relies_on_pods());
+    assert!(plan.objects.iter().any(|object| matches!(object, Object::ConfigMap(_))), "{:?}", plan.objects);
+
+    plan.rely_on_no_pods();
+    assert!(plan.objects.is_empty() && plan.restarts.is_empty());
+    assert!(plan.status.is_some(), "what is known is said all the same");
+}
+
+#[test]
 fn it_can_happen_again() {
     let (mut world, mut kafka) = formed(ephemeral());
     for _ in 0..3 {

@@ -69,6 +69,25 @@ fn roll(world: &mut World, partitions: &[PartitionView]) -> Vec<String> {
 }
 
 #[test]
+fn whoever_restarts_a_pod_looks_at_all_of_them_first() {
+    let mut world = converged();
+    let seen = |world: &World| world.pods.values().map(|pod| (**pod).clone()).collect::<Vec<_>>();
+    let before = seen(&world);
+    assert!(world.has_just_these_pods(&before));
+    let name = before[0].meta.name.clone();
+
+    edit_pod(&mut world, &name, |pod| pod.ready = false);
+    assert!(!world.has_just_these_pods(&before), "one is down");
+    edit_pod(&mut world, &name, |pod| (pod.ready, pod.meta.deleting) = (true, true));
+    assert!(!world.has_just_these_pods(&before), "one is on its way out");
+    edit_pod(&mut world, &name, |pod| (pod.meta.deleting, pod.meta.uid) = (false, "another".to_owned()));
+    assert!(!world.has_just_these_pods(&before), "one is another one");
+    world.pods.remove(&name);
+    assert!(!world.has_just_these_pods(&before), "one is gone");
+    assert!(world.has_just_these_pods(&before[1..]));
+}
+
+#[test]
 fn controllers_restart_before_brokers_one_at_a_time_and_the_leader_last() {
     let mut world = converged();
     change_setting(&mut world);

@@ -49,10 +49,9 @@ impl Operator {
 
     /// Lets Kafka do something. That it did not is remembered, and the pass goes on.
     pub(super) fn ask_kafka_to(&mut self, sim: &mut Sim, world: &World, deed: &Deed) -> Called<()> {
+        wishes_are_as_seen(sim, world)?;
         if matches!(deed, Deed::Configure(_)) {
             self.checked.clear();
-        } else {
-            wishes_are_as_seen(sim, world)?;
         }
         let requested =
             self.call(sim, || format!("asks Kafka: {}", describe(deed)), |sim| Ok(request(sim, deed)));
