@@ -14,6 +14,11 @@ pub(crate) fn signal(pod: &Pod, program: &str, signal: Signal) -> Result<()> {
     kill(process, signal).with_context(|| format!("sending {signal} to process {process}"))
 }
 
+/// Does such a process run in a pod?
+pub(crate) fn exists(pod: &Pod, program: &str) -> bool {
+    of_pod(pod, program).is_ok()
+}
+
 /// The process of a pod. Its control group carries the pod's UID, so no other instance's is found.
 fn of_pod(pod: &Pod, program: &str) -> Result<Pid> {
     let uid = pod.uid().context("a pod without UID")?;

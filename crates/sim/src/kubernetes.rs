@@ -234,6 +234,11 @@ pub struct ApiServer {
     lags: u64,
 }
 
+/// Another spec is another generation; another annotation is not.
+fn count_generation(meta: &mut ObjectMeta, is_other: bool) {
+    meta.generation = meta.generation.map(|generation| generation + i64::from(is_other));
+}
+
 fn merged<S: serde::Serialize + serde::de::DeserializeOwned>(
     old: Option<&S>,
     patch: &Value,
@@ -430,9 +435,10 @@ impl ApiServer {
     /// A user changes the `Kafka` resource.
     pub fn edit_kafka(&mut self, edit: impl FnOnce(&mut api::Kafka)) {
         let Some(mut kafka) = self.kafka().cloned() else { return };
+        let spec = kafka.spec.clone();
         let inner = Arc::make_mut(&mut kafka);
         edit(inner);
-        inner.metadata.generation = inner.metadata.generation.map(|generation| generation + 1);
+        count_generation(&mut inner.metadata, inner.spec != spec);
         self.put(Item::Kafka(kafka));
     }
 
@@ -440,9 +446,11 @@ impl ApiServer {
     pub fn edit_pool(&mut self, name: &str, edit: impl FnOnce(&mut api::KafkaNodePool)) {
         let Some(Item::Pool(pool)) = self.get(Kind::Pool, name) else { return };
         let mut pool = Arc::clone(pool);
+        let (spec, was_going) = (pool.spec.clone(), pool.metadata.deletion_timestamp.is_some());
         let inner = Arc::make_mut(&mut pool);
         edit(inner);
-        inner.metadata.generation = inner.metadata.generation.map(|generation| generation + 1);
+        let is_going = inner.metadata.deletion_timestamp.is_some();
+        count_generation(&mut inner.metadata, inner.spec != spec || is_going != was_going);
         self.put(Item::Pool(pool));
     }
 

@@ -147,6 +147,7 @@ impl Operator {
 
     fn start(&mut self, sim: &mut Sim) {
         self.down = None;
+        self.acted = sim.now;
         self.cache.clear();
         let stale = sim.faults.stale.filter(|_| sim.began > 0);
         let mut dice = Dice::new(sim.now);

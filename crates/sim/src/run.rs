@@ -28,6 +28,8 @@ pub struct EndState {
     pub voters: BTreeSet<NodeId>,
     /// Pods: do they vote, do they serve, are they ready?
     pub pods: BTreeMap<String, (bool, bool, bool)>,
+    /// Those that are not made as their pod sets want them now.
+    pub outdated: BTreeSet<String>,
     /// Claims.
     pub claims: BTreeSet<String>,
     /// ConfigMaps, and how their nodes format disks.
@@ -267,10 +269,14 @@ fn end_state(sim: &Sim) -> EndState {
         let ids = pool.status.as_ref().and_then(|status| status.node_ids.clone()).unwrap_or_default();
         (pool.metadata.name.clone().unwrap_or_default(), ids)
     });
+    let wanted = |name: &str| sim.api.pod_sets().find_map(|set| set.pods.get(name));
+    let outdated =
+        sim.api.pods().filter(|pod| !wanted(&pod.meta.name).is_some_and(|wanted| pod.is_current(wanted)));
     let asked = sim.api.kafka().and_then(|kafka| kafka.metadata.annotations.as_ref()).into_iter();
     EndState {
         voters: sim.quorum.committed_voters().iter().map(|voter| voter.node).collect(),
         pods: pods.collect(),
+        outdated: outdated.map(|pod| pod.meta.name.clone()).collect(),
         claims: sim.api.claims().map(|claim| claim.meta.name.clone()).collect(),
         formats: formats.collect(),
         pools: pools.collect(),

@@ -7,12 +7,13 @@ mod fixed;
 use std::collections::BTreeSet;
 use std::fmt;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use karst_api::{self as api, Role};
 use karst_certs::{Kind as Authority, authority};
 use karst_core::ids::NodeId;
 use karst_core::names::{
     DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, MIGRATION_ANNOTATION, NEXT_IDS_ANNOTATION,
-    NODE_POOLS_ANNOTATION, PAUSE_ANNOTATION, REMOVE_IDS_ANNOTATION, node_of_pod,
+    NODE_POOLS_ANNOTATION, PAUSE_ANNOTATION, REMOVE_IDS_ANNOTATION, RESTORE_ANNOTATION, node_of_pod,
 };
 use karst_core::world::PartitionView;
 
@@ -123,51 +124,90 @@ impl Edit {
         self.carry_out(sim);
     }
 
+    /// What it changes in the `Kafka` resource. Returns whether that is what it does.
+    pub fn change_kafka(&self, kafka: &mut api::Kafka) -> bool {
+        let spec = &mut kafka.spec.kafka;
+        match self {
+            Self::Configure(key, value) => {
+                spec.config.get_or_insert_default().insert((*key).to_owned(), (*value).into());
+            }
+            Self::Unset(key) => drop(spec.config.as_mut().and_then(|config| config.remove(*key))),
+            Self::Version(version) => spec.version = Some((*version).to_owned()),
+            Self::VersionOnly(version) => {
+                spec.version = Some((*version).to_owned());
+                spec.metadata_version = Some("4.1".to_owned());
+            }
+            Self::Listen(name, port, kind) => {
+                let listener = serde_json::json!({"name": name, "port": port, "type": kind, "tls": false});
+                spec.listeners.extend(serde_json::from_value(listener).ok());
+            }
+            Self::Pause(paused) => annotate(&mut kafka.metadata, PAUSE_ANNOTATION, &paused.to_string()),
+            Self::UsePools => annotate(&mut kafka.metadata, NODE_POOLS_ANNOTATION, "enabled"),
+            Self::Migrate => annotate(&mut kafka.metadata, MIGRATION_ANNOTATION, "true"),
+            Self::Restore(node) => {
+                if let Some(directory) = disks::last_directory(kafka, *node) {
+                    annotate(&mut kafka.metadata, RESTORE_ANNOTATION, &format!("{node}:{directory}"));
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// The pool whose resource it changes.
+    pub fn pool(&self) -> Option<&'static str> {
+        match self {
+            Self::Scale(pool, _) | Self::Roles(pool, _) | Self::Steer(pool, ..) | Self::Grow(pool, _) => {
+                Some(pool)
+            }
+            _ => None,
+        }
+    }
+
+    /// What it changes there.
+    pub fn change_pool(&self, pool: &mut api::KafkaNodePool) {
+        match self {
+            Self::Scale(_, replicas) => pool.spec.replicas = *replicas,
+            Self::Roles(_, roles) => pool.spec.roles = roles.to_vec(),
+            Self::Steer(_, annotation, ids) => annotate(&mut pool.metadata, annotation, ids),
+            Self::Grow(_, size) => {
+                if let Ok(storage) = serde_json::from_value(disposable(size)) {
+                    pool.spec.storage = storage;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The Secret that it marks with an annotation.
+    pub fn marks_secret(&self) -> Option<(String, &'static str)> {
+        match self {
+            Self::Renew(kind) => Some((kind.cert_secret(CLUSTER), authority::FORCE_RENEW)),
+            Self::Replace(kind) => Some((kind.key_secret(CLUSTER), authority::FORCE_REPLACE)),
+            _ => None,
+        }
+    }
+
     /// Makes it so.
     pub(crate) fn carry_out(&self, sim: &mut Sim) {
+        if let Some(pool) = self.pool() {
+            return sim.api.edit_pool(pool, |pool| self.change_pool(pool));
+        }
+        if let Some((secret, annotation)) = self.marks_secret() {
+            return sim.api.annotate_secret(&secret, annotation, "true");
+        }
         match self {
-            Self::Scale(pool, replicas) => sim.api.edit_pool(pool, |pool| pool.spec.replicas = *replicas),
             Self::AddPool(name, replicas, roles, disks) => {
                 if let Some(pool) = pool(name, *replicas, roles, *disks) {
                     sim.api.create_pool(pool);
                 }
             }
             Self::DeletePool(pool) => sim.api.delete_pool(pool),
-            Self::Roles(pool, roles) => sim.api.edit_pool(pool, |pool| pool.spec.roles = roles.to_vec()),
-            Self::Configure(key, value) => sim.api.edit_kafka(|kafka| {
-                let config = kafka.spec.kafka.config.get_or_insert_default();
-                config.insert((*key).to_owned(), (*value).into());
-            }),
-            Self::Unset(key) => sim.api.edit_kafka(|kafka| {
-                kafka.spec.kafka.config.as_mut().and_then(|config| config.remove(*key));
-            }),
-            Self::Version(version) => {
-                sim.api.edit_kafka(|kafka| kafka.spec.kafka.version = Some((*version).to_owned()));
-            }
-            Self::VersionOnly(version) => sim.api.edit_kafka(|kafka| {
-                kafka.spec.kafka.version = Some((*version).to_owned());
-                kafka.spec.kafka.metadata_version = Some("4.1".to_owned());
-            }),
-            Self::Listen(name, port, kind) => sim.api.edit_kafka(|kafka| {
-                let listener = serde_json::json!({"name": name, "port": port, "type": kind, "tls": false});
-                kafka.spec.kafka.listeners.extend(serde_json::from_value(listener).ok());
-            }),
             Self::Revert => {
                 if let Some(before) = sim.before.clone() {
                     before.restore(&mut sim.api);
                 }
             }
-            Self::Pause(paused) => annotate_kafka(sim, PAUSE_ANNOTATION, &paused.to_string()),
-            Self::UsePools => annotate_kafka(sim, NODE_POOLS_ANNOTATION, "enabled"),
-            Self::Steer(pool, annotation, ids) => sim.api.edit_pool(pool, |pool| {
-                let annotations = pool.metadata.annotations.get_or_insert_default();
-                annotations.insert((*annotation).to_owned(), (*ids).to_owned());
-            }),
-            Self::Grow(pool, size) => sim.api.edit_pool(pool, |pool| {
-                if let Ok(storage) = serde_json::from_value(disposable(size)) {
-                    pool.spec.storage = storage;
-                }
-            }),
             Self::Empty(node) => {
                 if let Some(pod) = pod_of(sim, *node) {
                     sim.api.edit_pod(&pod, |pod| {
@@ -210,24 +250,21 @@ impl Edit {
                     sim.api.create_kafka(kafka);
                 }
             }
-            Self::Migrate => annotate_kafka(sim, MIGRATION_ANNOTATION, "true"),
-            Self::Restore(node) => disks::restore(sim, NodeId(*node)),
-            Self::Renew(kind) => {
-                sim.api.annotate_secret(&kind.cert_secret(CLUSTER), authority::FORCE_RENEW, "true");
-            }
-            Self::Replace(kind) => {
-                sim.api.annotate_secret(&kind.key_secret(CLUSTER), authority::FORCE_REPLACE, "true");
-            }
             Self::Wait => {}
+            of_kafka => {
+                if let Self::Restore(node) = of_kafka {
+                    disks::allow_restoration(sim, NodeId(*node));
+                }
+                sim.api.edit_kafka(|kafka| {
+                    of_kafka.change_kafka(kafka);
+                });
+            }
         }
     }
 }
 
-fn annotate_kafka(sim: &mut Sim, annotation: &str, value: &str) {
-    sim.api.edit_kafka(|kafka| {
-        let annotations = kafka.metadata.annotations.get_or_insert_default();
-        annotations.insert(annotation.to_owned(), value.to_owned());
-    });
+fn annotate(meta: &mut ObjectMeta, annotation: &str, value: &str) {
+    meta.annotations.get_or_insert_default().insert(annotation.to_owned(), value.to_owned());
 }
 
 fn pod_of(sim: &Sim, node: i32) -> Option<String> {
@@ -334,7 +371,8 @@ pub(crate) const CONTROLLER: &[Role] = &[Role::Controller];
 pub(crate) const BROKER: &[Role] = &[Role::Broker];
 pub(crate) const BOTH: &[Role] = &[Role::Controller, Role::Broker];
 
-fn pool(name: &str, replicas: i32, roles: &[Role], disks: Disks) -> Option<api::KafkaNodePool> {
+/// A pool of the cluster.
+pub fn pool(name: &str, replicas: i32, roles: &[Role], disks: Disks) -> Option<api::KafkaNodePool> {
     let storage = match disks {
         Disks::Disposable => disposable("1Gi"),
         Disks::Kept => kept(),
@@ -356,7 +394,8 @@ fn disposable(size: &str) -> serde_json::Value {
     serde_json::json!({"type": "persistent-claim", "size": size, "deleteClaim": true})
 }
 
-fn kafka() -> Option<api::Kafka> {
+/// The `Kafka` resource of most stories.
+pub fn kafka() -> Option<api::Kafka> {
     serde_json::from_value(serde_json::json!({
         "apiVersion": "kafka.strimzi.io/v1", "kind": "Kafka", "metadata": {"name": CLUSTER},
         "spec": {"kafka": {"version": "4.1.1",
@@ -366,8 +405,8 @@ fn kafka() -> Option<api::Kafka> {
     .ok()
 }
 
-/// Puts the resources of a base into an empty world.
-pub fn begin(sim: &mut Sim, base: Base) {
+/// The resources of a base.
+pub fn resources(base: Base) -> Option<(api::Kafka, Vec<api::KafkaNodePool>)> {
     let pools: &[(&str, i32, &[Role], Disks)] = match base {
         Base::Nothing | Base::Whole => {
             &[("brokers", 3, BROKER, Disks::Disposable), ("controllers", 3, CONTROLLER, Disks::Kept)]
@@ -385,29 +424,40 @@ pub fn begin(sim: &mut Sim, base: Base) {
         }
         Base::Virtual => &[],
     };
-    if let Some(mut kafka) = kafka() {
-        if base == Base::Virtual {
-            kafka.spec.kafka.replicas = Some(3);
-            kafka.spec.kafka.storage = serde_json::from_value(kept()).ok();
-        }
-        if base == Base::Static {
-            fixed::found(sim, &mut kafka);
-        }
-        sim.api.create_kafka(kafka);
+    let mut kafka = kafka()?;
+    if base == Base::Virtual {
+        kafka.spec.kafka.replicas = Some(3);
+        kafka.spec.kafka.storage = serde_json::from_value(kept()).ok();
     }
-    for (name, replicas, roles, disks) in pools {
-        if let Some(mut pool) = pool(name, *replicas, roles, *disks) {
-            if base == Base::Static {
-                pool.status = Some(fixed::pool_status());
-            }
-            sim.api.create_pool(pool);
+    let pools = pools.iter().map(|(name, replicas, roles, disks)| pool(name, *replicas, roles, *disks));
+    Some((kafka, pools.collect::<Option<_>>()?))
+}
+
+/// Puts the resources of a base into an empty world.
+pub fn begin(sim: &mut Sim, base: Base) {
+    let Some((mut kafka, pools)) = resources(base) else { return };
+    if base == Base::Static {
+        fixed::found(sim, &mut kafka);
+    }
+    sim.api.create_kafka(kafka);
+    for mut pool in pools {
+        if base == Base::Static {
+            pool.status = Some(fixed::pool_status());
         }
+        sim.api.create_pool(pool);
+    }
+}
+
+impl Base {
+    /// Are there partitions on its first three brokers?
+    pub fn has_partitions(self) -> bool {
+        matches!(self, Self::Whole | Self::Combined | Self::Spare | Self::Virtual | Self::Static)
     }
 }
 
 /// Puts partitions on the first brokers, once they are there.
 pub fn populate(sim: &mut Sim, base: Base) {
-    if !matches!(base, Base::Whole | Base::Combined | Base::Spare | Base::Virtual | Base::Static) {
+    if !base.has_partitions() {
         return;
     }
     let nodes: BTreeSet<NodeId> = (0..3).map(NodeId).collect();

@@ -9,6 +9,7 @@ mod kafka_calls;
 mod kills;
 mod replacement;
 mod restarts;
+mod scenarios;
 mod static_quorum;
 mod unregistration;
 mod upgrades;

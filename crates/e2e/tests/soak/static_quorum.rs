@@ -8,14 +8,12 @@ use karst_api::{Kafka, KafkaNodePool, QuorumKind};
 use karst_e2e::cluster::{ACTING, Cluster, STARTING, warnings};
 use karst_e2e::kafka_tools::ConsoleTools;
 use karst_e2e::load::under_load;
-use karst_e2e::manifests::{pod_with_kafka, pool_with_claims, replicated, typed_kafka};
+use karst_e2e::manifests::{pool_with_claims, replicated};
+use karst_e2e::old_disks::{self, NODES};
 use karst_e2e::story::{Scene, story};
-use karst_e2e::{kubectl, wait};
-use kube::api::{DeleteParams, Patch, PatchParams};
-use serde_json::{Value, json};
-
-const CLUSTER_ID: &str = "c3RhdGljIHF1b3J1bQ";
-const NODES: [i32; 3] = [0, 1, 2];
+use karst_e2e::wait;
+use kube::api::DeleteParams;
+use serde_json::json;
 
 #[tokio::test]
 async fn static_quorum_is_run_as_it_is_and_migrated_under_load() -> Result<()> {
@@ -41,77 +39,11 @@ async fn static_quorum_is_run_as_it_is_and_migrated_under_load() -> Result<()> {
 
 /// A static quorum of three nodes that are brokers too, as an older Kafka may have left it.
 pub(crate) async fn create(scene: &Scene) -> Result<Cluster<'_>> {
-    scene.step("formatting the disks of a static quorum by hand");
-    for node in NODES {
-        format_disk(scene, node).await?;
-    }
-    let cluster = find(scene).await?;
+    let pools = [pool_with_claims("live", "both", &["controller", "broker"], 3)];
+    let cluster = old_disks::find(scene, &replicated("live"), &pools).await?;
     scene.step("waiting until it is ready");
     cluster.until_ready().await?;
     until_kind(&cluster, QuorumKind::Static).await?;
-    Ok(cluster)
-}
-
-fn host(node: i32, namespace: &str) -> String {
-    format!("live-both-{node}.live-kafka-brokers.{namespace}.svc.cluster.local")
-}
-
-/// As a person would do it: without a word about voters but in the settings.
-async fn format_disk(scene: &Scene, node: i32) -> Result<()> {
-    let voters: Vec<_> =
-        NODES.iter().map(|one| format!("{one}@{}:9090", host(*one, &scene.namespace))).collect();
-    let settings = format!(
-        "node.id={node}\nprocess.roles=broker,controller\ncontroller.listener.names=CONTROLPLANE-9090\n\
-         listeners=CONTROLPLANE-9090://:9090,REPLICATION-9091://:9091\ninter.broker.listener.name=REPLICATION-9091\n\
-         listener.security.protocol.map=CONTROLPLANE-9090:SSL,REPLICATION-9091:SSL\n\
-         log.dirs=/var/lib/kafka/data/kafka-log{node}\ncontroller.quorum.voters={}\n",
-        voters.join(",")
-    );
-    let script = format!(
-        "printf '%s' \"$SETTINGS\" > /tmp/server.properties && \
-         /opt/kafka/bin/kafka-storage.sh format -t {CLUSTER_ID} -c /tmp/server.properties"
-    );
-    let claim = format!("data-live-both-{node}");
-    let manifests = [claim_of(&claim), one_off_pod(node, &claim, &settings, &script)];
-    for manifest in manifests {
-        kubectl::apply(&scene.namespace, &manifest.to_string()).await?;
-    }
-    let pods = scene.api::<Pod>();
-    let name = format!("format-{node}");
-    wait::until_one(pods.clone(), &name, "a formatted disk", STARTING, |pod| {
-        (pod?.status.as_ref()?.phase.as_deref() == Some("Succeeded")).then_some(())
-    })
-    .await?;
-    pods.delete(&name, &DeleteParams::default()).await?;
-    Ok(())
-}
-
-fn claim_of(name: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": name },
-        "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
-    })
-}
-
-fn one_off_pod(node: i32, claim: &str, settings: &str, script: &str) -> Value {
-    let mut pod = pod_with_kafka(&format!("format-{node}"), &["sh", "-c", script]);
-    let container = &mut pod["spec"]["containers"][0];
-    container["env"] = json!([{ "name": "SETTINGS", "value": settings }]);
-    container["volumeMounts"] = json!([{ "name": "data", "mountPath": "/var/lib/kafka/data" }]);
-    pod["spec"]["volumes"] = json!([{ "name": "data", "persistentVolumeClaim": { "claimName": claim } }]);
-    pod
-}
-
-/// The resources of a cluster that was there before: its status knows the id, and nothing else.
-async fn find(scene: &Scene) -> Result<Cluster<'_>> {
-    let mut kafka = replicated("live");
-    kafka["metadata"]["annotations"] = json!({ "strimzi.io/pause-reconciliation": "true" });
-    let cluster = Cluster::named(scene, "live");
-    cluster.create_kafka(&typed_kafka(&kafka)?).await?;
-    let status = Patch::Merge(json!({ "status": { "clusterId": CLUSTER_ID } }));
-    scene.api::<Kafka>().patch_status("live", &PatchParams::default(), &status).await?;
-    cluster.create_pools(&[pool_with_claims("live", "both", &["controller", "broker"], 3)]).await?;
-    cluster.annotate("strimzi.io/pause-reconciliation", None).await?;
     Ok(cluster)
 }
 

@@ -1,28 +1,32 @@
 //! Stories of disks that outlive their resources, and of clusters that outlive their disks.
 
+use karst_api::Kafka;
 use karst_core::ids::NodeId;
-use karst_core::names::RESTORE_ANNOTATION;
 
 use super::Edit::{
     AddPool, CreateKafka, DeleteKafka, DeletePod, DeletePodAndClaim, DeletePool, Down, LoseDisk, PowerCut,
     Restore, Scale, Wait,
 };
-use super::{BOTH, BROKER, Base, CONTROLLER, Disks, Scenario, Story, annotate_kafka};
+use super::{BOTH, BROKER, Base, CONTROLLER, Disks, Scenario, Story};
 use crate::sim::Sim;
 
 /// Longer than a quorum must have been without a leader before a voter may be restored.
 const LONG: (u64, u64) = (70_000, 90_000);
 
-/// A person names a voter with the disk that the status remembers.
-pub(super) fn restore(sim: &mut Sim, node: NodeId) {
-    let status = sim.api.kafka().and_then(|kafka| kafka.status.as_ref()?.quorum.as_ref()?.voters.clone());
-    let voter = status.into_iter().flatten().find(|voter| voter.id == Some(node.0));
-    let Some(directory) = voter.and_then(|voter| voter.directory_id) else { return };
+/// The disk with which a node voted when the quorum was last seen.
+pub(super) fn last_directory(kafka: &Kafka, node: i32) -> Option<String> {
+    let voters = kafka.status.as_ref()?.quorum.as_ref()?.voters.as_ref()?;
+    voters.iter().find(|voter| voter.id == Some(node))?.directory_id.clone()
+}
+
+/// A person names a voter with the disk that the status remembers: from now on it may vote under that name on another one.
+pub(super) fn allow_restoration(sim: &mut Sim, node: NodeId) {
+    let directory = sim.api.kafka().and_then(|kafka| last_directory(kafka, node.0));
+    let Some(directory) = directory else { return };
     sim.watch.restorable.insert(node);
     if let Ok(directory) = directory.parse() {
         sim.kubelet.retired.remove(&directory);
     }
-    annotate_kafka(sim, RESTORE_ANNOTATION, &format!("{node}:{directory}"));
 }
 
 impl Story {
