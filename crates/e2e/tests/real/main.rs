@@ -16,5 +16,6 @@ mod quickstart;
 mod quorum;
 mod refusals;
 mod rolling;
+mod scenarios;
 mod security;
 mod storage;
