@@ -119,7 +119,7 @@ pub(crate) fn protections(world: &World, cluster: &Cluster) -> BTreeMap<String, 
         let meta = &world.pools.get(&pool.name)?.metadata;
         match (pool.is_going, is_protected(meta)) {
             (false, false) => Some((pool.name.clone(), Protection::Add)),
-            (true, true) if pool.ids.is_empty() && !has_pod_set(world, &pool.name) => {
+            (true, true) if pool.ids.is_empty() && !has_remains(world, &pool.name) => {
                 Some((pool.name.clone(), Protection::Remove))
             }
             _ => None,
@@ -138,6 +138,18 @@ pub(crate) fn may_begin(world: &World, pool: &Pool) -> bool {
 /// Does the pool's deletion wait for its nodes?
 pub(crate) fn is_protected(pool: &ObjectMeta) -> bool {
     pool.finalizers.iter().flatten().any(|finalizer| finalizer == POOL_FINALIZER)
+}
+
+/// Is anything left of a pool that is still to be deleted? Whoever comes after the pool would not know whose it is.
+fn has_remains(world: &World, pool: &str) -> bool {
+    let is_its = |meta: &Meta| {
+        let is_of_node = meta.labels.contains_key(POD_NAME_LABEL) && !meta.deleting;
+        is_of_node && meta.labels.get(POOL_LABEL).is_some_and(|name| name == pool)
+    };
+    has_pod_set(world, pool)
+        || world.config_maps.values().any(|map| is_its(&map.meta))
+        || world.secrets.values().any(|secret| is_its(&secret.meta))
+        || world.claims.values().any(|claim| is_its(&claim.meta) && is_disposable(&claim.meta))
 }
 
 fn has_pod_set(world: &World, pool: &str) -> bool {

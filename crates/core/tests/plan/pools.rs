@@ -258,6 +258,27 @@ fn a_deleted_pool_goes_after_its_partitions_and_takes_everything_with_it() {
     assert_eq!(conditions(&world, "Ready")[0].0, "True");
 }
 
+#[test]
+fn a_deleted_pool_waits_for_what_could_not_be_deleted_of_its_nodes() {
+    let mut world = two_broker_pools();
+    delete_pool(&mut world, "more");
+    let (map, secret) =
+        (world.config_maps["my-cluster-more-6"].clone(), world.secrets["my-cluster-more-6"].clone());
+    let pool = world.pools["more"].clone();
+    converge(&mut world);
+
+    // The pod is gone, and so is its pod set, and what is seen of the rest is old: whoever deletes it is refused.
+    world.pools.insert("more".to_owned(), pool);
+    edit_pool(&mut world, "more", |pool| pool.status.as_mut().unwrap().node_ids = Some(Vec::new()));
+    world.config_maps.insert("my-cluster-more-6".to_owned(), map);
+    assert!(decide(&world).protections.is_empty(), "its settings are left");
+    world.config_maps.remove("my-cluster-more-6");
+    world.secrets.insert("my-cluster-more-6".to_owned(), secret);
+    assert!(decide(&world).protections.is_empty(), "its certificate is left");
+    world.secrets.remove("my-cluster-more-6");
+    assert_eq!(decide(&world).protections.get("more"), Some(&Protection::Remove));
+}
+
 /// An operator with an old view of a pool that has no nodes left can ask for them once more.
 #[test]
 fn nodes_that_came_back_after_their_pool_had_given_them_up_go_in_order_too() {
