@@ -140,12 +140,13 @@ impl Object {
         self
     }
 
-    /// Is it a pod set without a pod that the one which was seen has? Such a pod goes.
-    pub fn takes_pods_away(&self, world: &World) -> bool {
+    /// Is it a pod set with other pods than the one which was seen? Some of them go then, or come.
+    pub fn changes_pods(&self, world: &World) -> bool {
         let Self::PodSet(wanted) = self else { return false };
         let seen = wanted.metadata.name.as_ref().and_then(|name| world.pod_sets.get(name));
-        let is_listed = |name: &String| wanted.spec.pods.iter().any(|pod| pod["metadata"]["name"] == **name);
-        seen.is_some_and(|seen| !seen.pods.keys().all(is_listed))
+        let names = wanted.spec.pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str());
+        let names: BTreeSet<_> = names.collect();
+        seen.is_some_and(|seen| !seen.pods.keys().map(String::as_str).eq(names))
     }
 
     /// Is this what exists already, in all that Karst sets?

@@ -39,9 +39,18 @@ pub enum PodAction {
         name: String,
         /// Which one.
         uid: String,
+        /// In which state: one that has got on since stays.
+        version: String,
         /// How far it came.
         phase: String,
     },
+}
+
+impl PodAction {
+    /// Does it make a pod?
+    pub fn is_creation(&self) -> bool {
+        matches!(self, Self::Create { .. })
+    }
 }
 
 /// What to do for a pod set, and what it reports.
@@ -67,6 +76,7 @@ pub fn plan(set: &PodSetView, pods: &[Arc<PodView>], going: &BTreeSet<String>) -
                 actions.push(PodAction::Replace {
                     name: name.clone(),
                     uid: pod.meta.uid.clone(),
+                    version: pod.meta.resource_version.clone(),
                     phase: pod.phase.clone(),
                 });
             }
@@ -124,7 +134,13 @@ mod tests {
 
     fn pod(name: &str, phase: &str) -> Arc<PodView> {
         let owners = vec!["uid-set".into()];
-        let meta = Meta { name: name.into(), uid: format!("uid-{name}"), owners, ..Meta::default() };
+        let meta = Meta {
+            name: name.into(),
+            uid: format!("uid-{name}"),
+            resource_version: "7".into(),
+            owners,
+            ..Meta::default()
+        };
         Arc::new(PodView { meta, phase: phase.into(), ready: phase == "Running", ..PodView::default() })
     }
 
@@ -135,7 +151,12 @@ mod tests {
         assert_eq!(
             plan.actions,
             [
-                PodAction::Replace { name: "a-1".into(), uid: "uid-a-1".into(), phase: "Failed".into() },
+                PodAction::Replace {
+                    name: "a-1".into(),
+                    uid: "uid-a-1".into(),
+                    version: "7".into(),
+                    phase: "Failed".into()
+                },
                 PodAction::Create { name: "a-2".into(), pod: Arc::from("{}") },
             ]
         );
@@ -165,8 +186,12 @@ mod tests {
         let actions = |pods: &[Arc<PodView>], claim: &str| super::plan(&set, pods, &going(claim)).actions;
         assert_eq!(actions(&[], "data-0-a-0"), [], "it waits until the disk is gone");
         assert_eq!(actions(&[], "data-0-a-01").len(), 1, "that is not its disk");
-        let replaced =
-            PodAction::Replace { name: "a-0".into(), uid: "uid-a-0".into(), phase: "Pending".into() };
+        let replaced = PodAction::Replace {
+            name: "a-0".into(),
+            uid: "uid-a-0".into(),
+            version: "7".into(),
+            phase: "Pending".into(),
+        };
         assert_eq!(actions(&[pod("a-0", "Pending")], "data-0-a-0"), [replaced]);
         assert_eq!(actions(&[pod("a-0", "Running")], "data-0-a-0"), [], "what runs keeps its disk");
     }

@@ -87,7 +87,7 @@ impl Hands {
         if !failures.is_empty() {
             return failures;
         }
-        if pod_sets.iter().any(|set| set.takes_pods_away(world))
+        if pod_sets.iter().any(|set| set.changes_pods(world))
             && let Err(failure) = self.wishes_are_as_seen(world).await
         {
             return vec![failure];

@@ -15,7 +15,7 @@ use karst_core::names::ClusterKey;
 use karst_core::notice::IDS_IGNORED;
 use karst_core::own_certificates;
 use karst_core::plan::{self, Deed, Fact, Plan, Protection};
-use karst_core::podset;
+use karst_core::podset::{self, PodAction};
 use karst_core::pools;
 use karst_core::references;
 use karst_core::rolling::Restart;
@@ -489,6 +489,11 @@ impl Passes {
             return Outcome::Done { look_again: None };
         }
         let plan = podset::plan(&set, &pods, &going);
+        if plan.actions.iter().any(PodAction::is_creation)
+            && let Err(failure) = self.hands.is_as_seen(&cluster.namespace, &set).await
+        {
+            return self.failed(cluster, &[failure]);
+        }
         let actions =
             plan.actions.iter().map(|action| self.hands.handle_pod(&cluster.namespace, &set, action));
         let mut failures: Vec<_> =

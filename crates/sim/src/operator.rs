@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use karst_core::digest::Digest;
 use karst_core::ids::Entropy;
-use karst_core::names::ClusterKey;
+use karst_core::names::{ClusterKey, POOL_LABEL};
 use karst_core::plan::{self, Plan};
 use karst_core::world::{Answers, Settings, Trouble, World};
 
@@ -224,6 +224,8 @@ impl Operator {
         let set = match item {
             Some(Item::PodSet(set)) => Some(set.meta.name.clone()),
             Some(Item::Pod(pod)) => pod.meta.labels.get("strimzi.io/controller-name").cloned(),
+            // A pod waits until a disk that is being deleted is gone.
+            Some(Item::Claim(claim)) => claim.meta.labels.get(POOL_LABEL).map(|pool| self.key.pod_set(pool)),
             _ => None,
         };
         if let Some(set) = set {

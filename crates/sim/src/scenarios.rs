@@ -358,6 +358,8 @@ pub struct Scenario {
     pub reverts: bool,
     /// Are the voters in the settings of nodes in the end?
     pub is_static: bool,
+    /// Is an id free or taken when a pool asks for it, depending on which of the user's changes was heard of first?
+    pub ids_differ: bool,
 }
 
 impl Scenario {
@@ -490,6 +492,7 @@ impl Story {
             or_voters: None,
             reverts: false,
             is_static: false,
+            ids_differ: false,
         };
         Self { scenario }
     }
@@ -515,6 +518,11 @@ impl Story {
 
     fn changes_mind(mut self) -> Self {
         self.scenario.is_racy = true;
+        self
+    }
+
+    fn ids_differ(mut self) -> Self {
+        self.scenario.ids_differ = true;
         self
     }
 
@@ -657,6 +665,7 @@ pub fn all() -> Vec<Scenario> {
             .and(Scale("brokers", 3))
             .after(0, 5_000, Scale("brokers", 4))
             .changes_mind()
+            .ids_differ()
             .ends(&[4], 6),
         Story::new("manual-roll", Whole).then(Roll("brokers")).and(Roll("controllers")).ends(&[3, 4, 5], 6),
         Story::new("controller-emptied", Small).then(Empty(2)).ends(&[1, 2, 3], 4),
@@ -720,6 +729,7 @@ pub fn all() -> Vec<Scenario> {
             .and(Steer("fresh", NEXT_IDS_ANNOTATION, "[3]"))
             .and(Scale("brokers", 3))
             .and(Scale("fresh", 2))
+            .ids_differ()
             .ends(&[4], 6),
         Story::new("controller-moved", Small)
             .then(pool_of("fresh", 1, CONTROLLER))
@@ -728,6 +738,7 @@ pub fn all() -> Vec<Scenario> {
             .and(Scale("controllers", 2))
             .and(Scale("fresh", 2))
             // Whoever hears of the new pool first finds the id in use, and takes the next one.
+            .ids_differ()
             .or_votes(&[1, 2, 4, 5])
             .ends(&[1, 2, 3, 4], 5),
         Story::new("virtual-pool", Virtual)

@@ -162,8 +162,33 @@ fn what_is_written_or_deleted_names_the_state_it_was_seen_in() {
     assert_eq!(versions, [("ConfigMap", Some("78")), ("StrimziPodSet", Some("77"))].into());
     for object in &plan.objects {
         assert!(object.meta().uid.is_some(), "{} could be another one by now", object.describe());
-        assert!(!object.takes_pods_away(&world), "{}", object.describe());
+        assert!(!object.changes_pods(&world), "{}", object.describe());
     }
+}
+
+#[test]
+fn a_pod_set_that_gets_or_loses_a_pod_is_told_from_one_that_only_describes_them_otherwise() {
+    let mut world = converged();
+    edit_pool(&mut world, "brokers", |pool| pool.spec.replicas = 4);
+    while decide(&world).objects.iter().all(|object| object.kind() != "StrimziPodSet") {
+        let plan = decide(&world);
+        carry_out(&mut world, plan);
+    }
+    let changed = |world: &World| {
+        let objects = decide(world).objects.into_iter().filter(|object| object.changes_pods(world));
+        objects.filter_map(|object| object.meta().name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(changed(&world), ["my-cluster-brokers"], "one comes");
+
+    world = converged();
+    let set = Arc::make_mut(world.pod_sets.get_mut("my-cluster-brokers").unwrap());
+    let one = set.pods.values().next().unwrap().clone();
+    set.pods.insert("my-cluster-brokers-9".to_owned(), one);
+    set.digest = None;
+    assert_eq!(changed(&world), ["my-cluster-brokers"], "one goes");
+
+    world.pod_sets.clear();
+    assert_eq!(changed(&world), [""; 0], "there is none yet");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! What a pod set needs: pods that come, go, and are taken over.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use karst_api::StrimziPodSet;
 use karst_core::podset::PodAction;
 use karst_core::world::PodSetView;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{PartialObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
 use kube::{Api, Resource};
 use serde_json::{Value, json};
@@ -34,11 +34,28 @@ impl Hands {
                 self.learn(adopted);
                 Ok(())
             }
-            PodAction::Replace { name, uid, phase } => {
+            PodAction::Replace { name, uid, version, phase } => {
                 tracing::info!(pod = %name, %phase, "a pod that will not run makes place for a new one");
-                self.delete::<PodWire>(namespace, name, uid).await
+                let only_this =
+                    Preconditions { uid: Some(uid.clone()), resource_version: Some(version.clone()) };
+                self.delete_only::<PodWire>(namespace, name, only_this).await
             }
         }
+    }
+
+    /// Pods are made only for the pod set as it is now: one that it does not list any more may live elsewhere under the same id. The
+    /// cache may lag behind, so ask.
+    pub(crate) async fn is_as_seen(&self, namespace: &str, set: &PodSetView) -> Result<(), Failure> {
+        let name = &set.meta.name;
+        let api: Api<PartialObjectMeta<StrimziPodSet>> = Api::namespaced(self.client.clone(), namespace);
+        let live = self.call(&format!("could not look at StrimziPodSet {name}"), api.get_opt(name)).await?;
+        let is_same = |meta: &ObjectMeta| {
+            meta.uid.as_ref() == Some(&set.meta.uid) && meta.generation == Some(set.generation)
+        };
+        if live.is_some_and(|live| is_same(&live.metadata)) {
+            return Ok(());
+        }
+        Err(Failure::Changed(format!("StrimziPodSet {name} changed since it was looked at")))
     }
 
     /// A pod goes only if the pod set, asked once more, does not list it.

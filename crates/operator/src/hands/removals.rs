@@ -46,7 +46,7 @@ impl Hands {
         self.delete_only::<K>(namespace, name, only_this).await
     }
 
-    async fn delete_only<K: Indexed>(
+    pub(super) async fn delete_only<K: Indexed>(
         &self,
         namespace: &str,
         name: &str,

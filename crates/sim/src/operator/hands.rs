@@ -155,7 +155,7 @@ impl Operator {
         for object in others {
             self.note(failures, |own| own.write_one(sim, &object))?;
         }
-        if failures.is_empty() && sets.iter().any(|set| set.takes_pods_away(world)) {
+        if failures.is_empty() && sets.iter().any(|set| set.changes_pods(world)) {
             self.note(failures, |_| wishes_are_as_seen(sim, world))?;
         }
         if failures.is_empty() {
@@ -226,10 +226,6 @@ impl Operator {
         let known = self.cache.get(&(kind, name.to_owned()));
         let known = known.filter(|known| Some(known.item.uid()) == uid);
         known.map(|known| known.version.to_string()).ok_or(End::Failed(Failure::Changed))
-    }
-
-    pub(super) fn delete(&mut self, sim: &mut Sim, kind: Kind, name: &str, uid: &str) -> Called<()> {
-        self.delete_checked(sim, kind, name, uid, None, |_| {})
     }
 
     fn delete_seen(

@@ -42,6 +42,12 @@ impl Operator {
             _ => None,
         });
         let plan = podset::plan(&set, &pods, &claims.collect());
+        // As the real one: pods are made only for the pod set as it is now.
+        let identity = |set: &PodSetView| (set.meta.uid.clone(), set.generation);
+        let live = sim.api.pod_sets().find(|live| live.meta.name == *name).map(|live| identity(live));
+        if plan.actions.iter().any(PodAction::is_creation) && live != Some(identity(&set)) {
+            return Err(End::Failed(Failure::Changed));
+        }
         let mut failures = Vec::new();
         for action in &plan.actions {
             self.note(&mut failures, |own| own.handle_pod(sim, &set, action))?;
@@ -90,7 +96,9 @@ impl Operator {
                     sim.check_stop(name, Stop::Removal);
                 })
             }
-            PodAction::Replace { name, uid, .. } => self.delete(sim, Kind::Pod, name, uid),
+            PodAction::Replace { name, uid, version, .. } => {
+                self.delete_checked(sim, Kind::Pod, name, uid, Some(version), |_| {})
+            }
             PodAction::Adopt { .. } => Ok(()),
         }
     }
