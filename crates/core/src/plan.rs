@@ -179,7 +179,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         if identity.cluster_id.is_some() {
             plan.removals = removals::of(world, &cluster, &pool_problems);
         }
-        plan.protections = removals::protections(world, &cluster);
+        plan.protections = removals::protections(world, &cluster, &pool_problems);
     }
 
     plan.makes_voters = restoration.as_ref().is_some_and(|one| !one.is_over) && !plan.objects.is_empty();

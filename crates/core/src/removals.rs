@@ -114,12 +114,19 @@ fn is_disposable(claim: &Meta) -> bool {
 }
 
 /// Which pools are to be protected from now on, and which no longer.
-pub(crate) fn protections(world: &World, cluster: &Cluster) -> BTreeMap<String, Protection> {
+pub(crate) fn protections(
+    world: &World,
+    cluster: &Cluster,
+    refused: &BTreeMap<String, Vec<Problem>>,
+) -> BTreeMap<String, Protection> {
+    // Of a pool that cannot be read nothing is deleted, so nothing is waited for.
+    let has_remains =
+        |pool: &str| has_pod_set(world, pool) || (!refused.contains_key(pool) && has_remains(world, pool));
     let of_pool = |pool: &Pool| {
         let meta = &world.pools.get(&pool.name)?.metadata;
         match (pool.is_going, is_protected(meta)) {
             (false, false) => Some((pool.name.clone(), Protection::Add)),
-            (true, true) if pool.ids.is_empty() && !has_remains(world, &pool.name) => {
+            (true, true) if pool.ids.is_empty() && !has_remains(&pool.name) => {
                 Some((pool.name.clone(), Protection::Remove))
             }
             _ => None,
@@ -140,14 +147,13 @@ pub(crate) fn is_protected(pool: &ObjectMeta) -> bool {
     pool.finalizers.iter().flatten().any(|finalizer| finalizer == POOL_FINALIZER)
 }
 
-/// Is anything left of a pool that is still to be deleted? Whoever comes after the pool would not know whose it is.
+/// Is anything left of a pool's nodes that is still to be deleted? Whoever comes after the pool would not know whose it is.
 fn has_remains(world: &World, pool: &str) -> bool {
     let is_its = |meta: &Meta| {
         let is_of_node = meta.labels.contains_key(POD_NAME_LABEL) && !meta.deleting;
         is_of_node && meta.labels.get(POOL_LABEL).is_some_and(|name| name == pool)
     };
-    has_pod_set(world, pool)
-        || world.config_maps.values().any(|map| is_its(&map.meta))
+    world.config_maps.values().any(|map| is_its(&map.meta))
         || world.secrets.values().any(|secret| is_its(&secret.meta))
         || world.claims.values().any(|claim| is_its(&claim.meta) && is_disposable(&claim.meta))
 }
