@@ -4,19 +4,17 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount};
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::names::{
     CERTIFICATE_END_ANNOTATION, CERTIFICATE_HASH_ANNOTATION, CONFIGURATION_HASH_ANNOTATION,
     REVISION_ANNOTATION,
 };
-use kube::{Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
+use crate::story::Namespaced;
 
 /// Who a cluster is, as far as it is written. Once written, none of it may ever change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,14 +58,7 @@ pub async fn take(cluster: &Cluster<'_>) -> Result<Snapshot> {
     anonymous(&objects, cluster, &facts)
 }
 
-async fn add<K>(cluster: &Cluster<'_>, objects: &mut Snapshot) -> Result<()>
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + std::fmt::Debug
-        + DeserializeOwned
-        + Serialize,
-{
+async fn add<K: Namespaced>(cluster: &Cluster<'_>, objects: &mut Snapshot) -> Result<()> {
     for object in cluster.scene.api::<K>().list(&cluster.listed()).await? {
         let key = format!("{} {}", K::kind(&()), object.name_any());
         objects.insert(key, essence(&serde_json::to_value(&object)?));

@@ -16,15 +16,13 @@ use karst_sim::scenarios::{self, Base, CLUSTER, Edit, Scenario, When};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Resource, ResourceExt};
 use nix::sys::signal::Signal;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::{Cluster, condition, is_pod_ready, is_true};
 use crate::kafka_tools::{ConsoleTools, Kcat};
 use crate::manifests::{kafka, pool};
-use crate::story::Scene;
+use crate::story::{Namespaced, Scene};
 use crate::{old_disks, processes};
 
 /// How often somebody looks.
@@ -168,24 +166,12 @@ impl Stage<'_> {
             }
             Edit::Wait => Ok(()),
             Edit::Revert | Edit::Down(..) => bail!("{edit} cannot be done here"),
-            of_kafka => {
-                self.change::<Kafka>(CLUSTER, |kafka| {
-                    of_kafka.change_kafka(kafka);
-                })
-                .await
-            }
+            of_kafka => self.change::<Kafka>(CLUSTER, |kafka| of_kafka.change_kafka(kafka)).await,
         }
     }
 
     /// A user changes a resource. Should the operator write to it in that moment, the user tries again.
-    async fn change<K>(&self, name: &str, change: impl Fn(&mut K)) -> Result<()>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Serialize,
-    {
+    async fn change<K: Namespaced>(&self, name: &str, change: impl Fn(&mut K)) -> Result<()> {
         loop {
             let mut resource = self.api::<K>().get(name).await?;
             change(&mut resource);
@@ -196,25 +182,13 @@ impl Stage<'_> {
         }
     }
 
-    async fn annotate<K>(&self, name: &str, annotation: &str) -> Result<()>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned,
-    {
+    async fn annotate<K: Namespaced>(&self, name: &str, annotation: &str) -> Result<()> {
         let patch = Patch::Merge(json!({ "metadata": { "annotations": { annotation: "true" } } }));
         let patched = self.api::<K>().patch(name, &PatchParams::default(), &patch).await;
         patched.map(drop).with_context(|| format!("annotating {name}"))
     }
 
-    async fn delete<K>(&self, name: &str) -> Result<()>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned,
-    {
+    async fn delete<K: Namespaced>(&self, name: &str) -> Result<()> {
         let deleted = self.api::<K>().delete(name, &DeleteParams::default()).await;
         deleted.map(drop).with_context(|| format!("deleting {name}"))
     }
@@ -248,14 +222,15 @@ impl Stage<'_> {
         let mut before = BTreeMap::new();
         let (mut changed, mut unsettled) = (Instant::now(), Instant::now());
         loop {
-            let now = self.picture().await?;
+            let pods = self.pods().await?;
+            let all_ready = pods.iter().all(is_pod_ready);
+            let now = self.picture(&pods).await?;
             if now != before {
                 (before, changed) = (now, Instant::now());
             }
-            if !self.is_settled().await? {
+            if !(all_ready && self.is_carried_out().await?) {
                 unsettled = Instant::now();
             }
-            let all_ready = self.pods().await?.iter().all(is_pod_ready);
             let enough = if all_ready { UNCHANGED } else { STILL };
             if unsettled.max(changed).elapsed() > SETTLED || changed.elapsed() > enough {
                 return Ok(());
@@ -265,19 +240,19 @@ impl Stage<'_> {
         }
     }
 
-    /// Is everything as it was asked for, and does the operator say so?
-    async fn is_settled(&self) -> Result<bool> {
+    /// Does the operator say that everything is as it was asked for?
+    async fn is_carried_out(&self) -> Result<bool> {
         let Some(kafka) = self.api::<Kafka>().get_opt(CLUSTER).await? else { return Ok(false) };
         let Some(status) = kafka.status else { return Ok(false) };
         let is_ready = is_true(&status, "Ready")
             && condition(&status, "Ready").is_some_and(|ready| ready.reason.is_none())
             && status.observed_generation == kafka.metadata.generation;
         let is_reconciled = ["QuorumHealthy", "QuorumReconciled"].iter().all(|one| is_true(&status, one));
-        Ok(is_ready && is_reconciled && self.pods().await?.iter().all(is_pod_ready))
+        Ok(is_ready && is_reconciled)
     }
 
     /// Everything that changes while the operator has something to do.
-    async fn picture(&self) -> Result<BTreeMap<String, String>> {
+    async fn picture(&self, pods: &[Pod]) -> Result<BTreeMap<String, String>> {
         let mut picture = BTreeMap::new();
         self.add_versions::<Kafka>(&mut picture).await?;
         self.add_versions::<KafkaNodePool>(&mut picture).await?;
@@ -286,21 +261,14 @@ impl Stage<'_> {
         self.add_versions::<Secret>(&mut picture).await?;
         self.add_versions::<PersistentVolumeClaim>(&mut picture).await?;
         // The kubelet tells more about a pod than that.
-        let states = self.pods().await?.into_iter().map(|pod| (pod.name_any(), pod));
-        picture.extend(states.map(|(name, pod)| {
+        picture.extend(pods.iter().map(|pod| {
             let is_going = pod.metadata.deletion_timestamp.is_some();
-            (format!("Pod {name}"), format!("{:?} {} {is_going}", pod.uid(), is_pod_ready(&pod)))
+            (format!("Pod {}", pod.name_any()), format!("{:?} {} {is_going}", pod.uid(), is_pod_ready(pod)))
         }));
         Ok(picture)
     }
 
-    async fn add_versions<K>(&self, picture: &mut BTreeMap<String, String>) -> Result<()>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned,
-    {
+    async fn add_versions<K: Namespaced>(&self, picture: &mut BTreeMap<String, String>) -> Result<()> {
         let all = self.api::<K>().list(&Default::default()).await?;
         picture.extend(all.into_iter().map(|one| {
             let name = format!("{} {}", K::kind(&()), one.name_any());

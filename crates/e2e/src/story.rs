@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use futures::FutureExt;
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, ListParams, PostParams};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::Mutex;
 
@@ -18,6 +21,25 @@ use crate::operator::Operator;
 
 /// Two cores cannot start the Kafka clusters of two stories at once in any useful time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+/// An object in a namespace that tests read and write.
+pub trait Namespaced:
+    Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+    + Clone
+    + std::fmt::Debug
+    + DeserializeOwned
+    + Serialize
+{
+}
+
+impl<K> Namespaced for K where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + DeserializeOwned
+        + Serialize
+{
+}
 
 /// Where a story happens.
 #[derive(Clone)]
@@ -55,7 +77,7 @@ impl Scene {
     /// A resource of this scene.
     pub fn api<K>(&self) -> Api<K>
     where
-        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     {
         Api::namespaced(self.client.clone(), &self.namespace)
     }

@@ -118,10 +118,8 @@ impl Hands {
     /// have been here, so ask.
     pub(crate) async fn pods_are_as_seen(&self, world: &World) -> Result<(), Failure> {
         let key = &world.key;
-        let of_cluster =
-            ListParams::default().labels(&format!("{KIND_LABEL}=Kafka,{CLUSTER_LABEL}={}", key.name));
         let pods: Api<PodWire> = self.api(&key.namespace);
-        let live = self.call("could not look at the pods", pods.list(&of_cluster)).await?;
+        let live = self.call("could not look at the pods", pods.list(&made_for(key))).await?;
         let views: Vec<_> = live.iter().map(|pod| pod.clone().view()).collect();
         for pod in live {
             self.learn(pod);
@@ -330,6 +328,11 @@ impl Hands {
         }
         Ok(())
     }
+}
+
+/// Selects what is made for a cluster.
+fn made_for(key: &ClusterKey) -> ListParams {
+    ListParams::default().labels(&format!("{CLUSTER_LABEL}={},{KIND_LABEL}=Kafka", key.name))
 }
 
 /// Which resource it is, and which of its specs.

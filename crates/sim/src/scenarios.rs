@@ -124,8 +124,8 @@ impl Edit {
         self.carry_out(sim);
     }
 
-    /// What it changes in the `Kafka` resource. Returns whether that is what it does.
-    pub fn change_kafka(&self, kafka: &mut api::Kafka) -> bool {
+    /// What it changes in the `Kafka` resource.
+    pub fn change_kafka(&self, kafka: &mut api::Kafka) {
         let spec = &mut kafka.spec.kafka;
         match self {
             Self::Configure(key, value) => {
@@ -149,9 +149,8 @@ impl Edit {
                     annotate(&mut kafka.metadata, RESTORE_ANNOTATION, &format!("{node}:{directory}"));
                 }
             }
-            _ => return false,
+            _ => {}
         }
-        true
     }
 
     /// The pool whose resource it changes.
@@ -255,9 +254,7 @@ impl Edit {
                 if let Self::Restore(node) = of_kafka {
                     disks::allow_restoration(sim, NodeId(*node));
                 }
-                sim.api.edit_kafka(|kafka| {
-                    of_kafka.change_kafka(kafka);
-                });
+                sim.api.edit_kafka(|kafka| of_kafka.change_kafka(kafka));
             }
         }
     }

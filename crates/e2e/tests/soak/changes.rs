@@ -4,18 +4,15 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
 use karst_api::{Condition, Kafka, KafkaNodePool};
 use karst_e2e::cluster::Cluster;
 use karst_e2e::manifests::{kafka, pool_with_claims};
 use karst_e2e::snapshot::{self, Snapshot};
-use karst_e2e::story::story;
+use karst_e2e::story::{Namespaced, story};
 use karst_e2e::wait;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -86,19 +83,12 @@ async fn there_and_back(cluster: &Cluster<'_>, change: &Change, before: &Snapsho
     Ok(outcome)
 }
 
-async fn patch_and_revert<K>(
+async fn patch_and_revert<K: Namespaced>(
     api: &Api<K>,
     name: &str,
     patch: &Value,
     cluster: &Cluster<'_>,
-) -> Result<Outcome>
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + std::fmt::Debug
-        + DeserializeOwned
-        + Serialize,
-{
+) -> Result<Outcome> {
     let original = serde_json::to_value(api.get(name).await?)?;
     match api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
         Err(kube::Error::Api(status)) if status.code == 422 || status.code == 400 => {

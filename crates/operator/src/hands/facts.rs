@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
 use karst_core::ids::NodeId;
-use karst_core::names::{CLUSTER_LABEL, ClusterKey, KIND_LABEL};
+use karst_core::names::ClusterKey;
 use karst_core::plan::{Fact, Protection};
 use karst_core::registration;
 use karst_core::world::{PodSetView, World};
-use kube::api::{ListParams, PartialObjectMeta, Patch, PatchParams};
+use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Resource};
 use serde_json::{Value, json};
 
-use super::Hands;
+use super::{Hands, made_for};
 use crate::failure::Failure;
 use crate::index::Indexed;
 use crate::views::ClaimWire;
@@ -74,8 +74,7 @@ impl Hands {
 
     async fn none_exist<K: Indexed>(&self, key: &ClusterKey) -> Result<(), Failure> {
         let kind = K::kind(&());
-        let labels = format!("{CLUSTER_LABEL}={},{KIND_LABEL}=Kafka", key.name);
-        let parameters = ListParams::default().labels(&labels).limit(1);
+        let parameters = made_for(key).limit(1);
         let api: Api<PartialObjectMeta<K>> = Api::namespaced(self.client.clone(), &key.namespace);
         let what = format!("could not look for objects of kind {kind}");
         let found = self.call(&what, api.list(&parameters)).await?;
