@@ -448,8 +448,8 @@ impl Memory {
     fn is_of(&self, common: &Common<'_>) -> bool {
         let Common { cluster, spec, owner, labels, settings, cluster_id, initial, quorum, bootstrap_servers } =
             common;
-        self.cluster == **cluster
-            && self.bootstrap_servers == *bootstrap_servers
+        self.bootstrap_servers == *bootstrap_servers
+            && self.cluster == **cluster
             && self.owner == *owner
             && self.labels.as_ref() == *labels
             && self.quorum == *quorum
@@ -462,7 +462,7 @@ impl Memory {
 
 thread_local! {
     /// The clusters that were looked at last, the newest first.
-    static MEMORIES: RefCell<VecDeque<Memory>> = const { RefCell::new(VecDeque::new()) };
+    static MEMORIES: RefCell<VecDeque<Box<Memory>>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// Does something with what is known of the nodes that are made from this.
@@ -473,8 +473,9 @@ pub(crate) fn remembering<T>(
 ) -> T {
     MEMORIES.with_borrow_mut(|memories| {
         let found = memories.iter().position(|memory| memory.is_of(common));
-        let mut memory =
-            found.and_then(|at| memories.remove(at)).unwrap_or_else(|| Memory::new(common, settings));
+        let mut memory = found
+            .and_then(|at| memories.remove(at))
+            .unwrap_or_else(|| Box::new(Memory::new(common, settings)));
         let done = does(&mut memory.known);
         memory.known.pods.clear();
         memories.push_front(memory);
