@@ -65,6 +65,12 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         return finish(plan, world, None, Progress::Refused(vec![problem]));
     }
 
+    // Kafka's own word comes before everything: hardly anything can be decided without it.
+    plan.questions = first_questions(world);
+    if !plan.questions.is_empty() {
+        return Ok(plan);
+    }
+
     // Pools, roles, node ids.
     let resolved = resolve::resolve(world);
     plan.notices = resolved.notices;
@@ -100,14 +106,18 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         if plan.facts.is_empty() && !status::has_said(world, adopting.reason()) {
             let progress = Progress::Underway { reason: adopting.reason(), message: adopting.to_string() };
             plan.notices.push(adopting);
+            plan.look_soon(Some(Duration::ZERO));
             report_pools(&mut plan, world, Err(&progress), &pool_problems)?;
             return finish(plan, world, None, progress);
         }
         plan.notices.push(adopting);
     }
 
-    // Kafka's own word, where a decision needs it.
-    plan.questions = first_questions(world, asks_quorum, partitions_of);
+    // More of Kafka's word, where a decision needs it.
+    if asks_quorum && !world.answers.quorum.was_asked() {
+        plan.questions.quorum = controller_hosts(world);
+    }
+    ask_partitions(&mut plan.questions, world, partitions_of);
     plan.questions.ask_log_dirs(log_dirs_of, || world.serving_brokers());
     if world.answers.partitions.was_asked()
         || world.answers.quorum.was_asked()
@@ -157,6 +167,12 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         plan.notices.push(untold);
         plan.look_soon(Some(ASK_AGAIN));
     }
+    if plan.facts.is_empty() && plan.certificates.is_empty() {
+        ask_for_settings(&mut plan, world, &cluster, &settings);
+        if !plan.questions.is_empty() {
+            return Ok(plan);
+        }
+    }
 
     // Objects.
     let render = Render {
@@ -191,9 +207,6 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     let due = rolling::due(world, &cluster, &settings.outlived);
     if plan.facts.is_empty() {
         join_and_leave(&mut plan, world, &cluster);
-    }
-    if plan.facts.is_empty() && plan.certificates.is_empty() {
-        ask_for_settings(&mut plan, world, &cluster, &settings);
     }
     let is_written = plan.objects.is_empty() && plan.services.is_empty();
     if plan.facts.is_empty() && plan.certificates.is_empty() && is_written {
@@ -383,13 +396,12 @@ fn bootstrap_servers(world: &World, cluster: &Cluster) -> String {
     hosts.into_iter().map(|host| format!("{host}:{CONTROLLER_PORT}")).collect::<Vec<_>>().join(",")
 }
 
-/// What is to be asked before anything else is decided. The quorum is asked whenever somebody could answer.
-fn first_questions(world: &World, asks_quorum: bool, partitions_of: BTreeSet<NodeId>) -> Questions {
+/// What is asked whenever somebody could answer.
+fn first_questions(world: &World) -> Questions {
     let mut questions = Questions::default();
-    if (asks_quorum || world.has_serving_controller()) && !world.answers.quorum.was_asked() {
+    if world.has_serving_controller() && !world.answers.quorum.was_asked() {
         questions.quorum = controller_hosts(world);
     }
-    ask_partitions(&mut questions, world, partitions_of);
     let brokers = world.serving_brokers();
     if !brokers.is_empty() && !world.answers.registered.was_asked() {
         questions.registered = true;

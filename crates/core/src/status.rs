@@ -370,6 +370,14 @@ pub fn patch<S: Serialize + PartialEq>(
     Ok((!changed.is_empty()).then(|| serde_json::json!({ "status": changed })))
 }
 
+/// What is only told. Once it is written, nothing is decided otherwise than before.
+const TOLD: &[&str] = &["conditions", "observedGeneration", "quorum", "pods", "readyPods", "currentPods"];
+
+/// Does this part of a status only tell something, so that whoever wrote it need not look again because of it?
+pub fn only_tells(status: &serde_json::Value) -> bool {
+    status.as_object().is_some_and(|fields| fields.keys().all(|field| TOLD.contains(&field.as_str())))
+}
+
 /// Does the resource tell of this already?
 pub(crate) fn has_said(world: &World, reason: &str) -> bool {
     world.said().any(|condition| condition.reason.as_deref() == Some(reason))
@@ -396,6 +404,18 @@ mod tests {
     fn a_status_that_says_the_same_is_not_written() {
         let status = api::KafkaStatus { kafka_version: Some("4.1.1".into()), ..Default::default() };
         assert_eq!(patch(Some(&status), &status, &[]).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_decided_on_later_does_not_only_tell() {
+        let told = serde_json::json!({"conditions": [], "observedGeneration": 2, "quorum": {}});
+        assert!(only_tells(&told));
+        for field in ["kafkaVersion", "kafkaMetadataVersion", "clusterId", "nodeIds", "roles", "listeners"] {
+            let mut status = told.clone();
+            status[field] = serde_json::json!("anything");
+            assert!(!only_tells(&status), "{field}");
+        }
+        assert!(!only_tells(&serde_json::Value::Null));
     }
 
     #[test]

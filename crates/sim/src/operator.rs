@@ -205,17 +205,25 @@ impl Operator {
         }
     }
 
-    /// Takes in an object, unless what is known is newer.
+    /// Takes in an object, unless what is known is newer, and looks again because of it.
     fn learn(&mut self, stored: Stored, sim: &mut Sim) {
+        let item = stored.item.clone();
+        if self.take_in(stored) {
+            self.wake(Some(&item), sim);
+        }
+    }
+
+    /// Takes in an object, unless what is known is newer. Tells whether it is news.
+    fn take_in(&mut self, stored: Stored) -> bool {
         let place = (stored.item.kind(), stored.item.name().to_owned());
         let is_known = self
             .cache
             .get(&place)
             .is_some_and(|known| known.item.uid() == stored.item.uid() && known.version >= stored.version);
         if !is_known {
-            self.wake(Some(&stored.item), sim);
             self.cache.insert(place, stored);
         }
+        !is_known
     }
 
     fn wake(&mut self, item: Option<&Item>, sim: &mut Sim) {

@@ -187,6 +187,7 @@ fn a_leader_that_answers_keeps_its_cluster_though_no_controller_is_seen_to_be_re
     live(&mut world, &mut kafka);
     world.now += Duration::from_secs(21);
 
+    world.answers.registered = kafka.registered(&world);
     let plan = karst_core::plan::plan(&world).unwrap();
     assert_eq!(plan.questions.quorum.len(), 3, "Kafka is asked before anything is formed");
     assert!(plan.objects.is_empty() && plan.restarts.is_empty());

@@ -26,7 +26,8 @@ fn edit_pod(world: &mut World, name: &str, edit: impl FnOnce(&mut PodView)) {
 /// What restarts next, when Kafka has these partitions and all its initial controllers vote.
 fn next(world: &World, partitions: &[PartitionView]) -> Vec<Restart> {
     let mut world = world.clone();
-    for _ in 0..3 {
+    // Who votes, what nodes run with, where partitions live: then it is decided.
+    for _ in 0..4 {
         let plan = plan(&world).unwrap();
         if plan.questions.is_empty() {
             return plan.restarts;

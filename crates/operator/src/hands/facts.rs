@@ -7,6 +7,7 @@ use karst_core::ids::NodeId;
 use karst_core::names::ClusterKey;
 use karst_core::plan::{Fact, Protection};
 use karst_core::registration;
+use karst_core::status;
 use karst_core::world::{PodSetView, World};
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Resource};
@@ -109,12 +110,17 @@ impl Hands {
         patch: &Value,
     ) -> Result<(), Failure> {
         let what = format!("could not write the status of {} {name}", K::kind(&()));
+        let only_tells = status::only_tells(&patch["status"]);
         let mut patch = patch.clone();
         patch["metadata"] = self.only::<K>(cluster, name, uid)?;
         let api = self.api::<K>(&cluster.namespace);
         let patch = Patch::Merge(patch);
         let written = self.call(&what, api.patch_status(name, &PatchParams::default(), &patch)).await?;
-        self.learn(written);
+        let work = self.index.insert(written);
+        // It differs from what was known in what was just said, and in nothing else: that is the precondition.
+        if !only_tells {
+            self.queue.push(work);
+        }
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use karst_core::names::{MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
 use karst_core::objects::Object;
 use karst_core::plan::{Fact, Mark, Protection, Removal, Seen};
 use karst_core::rolling::Restart;
+use karst_core::status;
 use karst_core::world::{PodView, World};
 use serde_json::Value;
 
@@ -214,6 +215,7 @@ impl Operator {
             |sim| sim.api.patch_status(kind, name, Some(&version), patch).map_err(Failure::from),
         );
         match written {
+            Ok(written) if status::only_tells(patch) => drop(self.take_in(written)),
             Ok(written) => self.learn(written, sim),
             Err(End::Failed(Failure::Missing)) if kind == Kind::Pool => {}
             Err(end) => return Err(end),

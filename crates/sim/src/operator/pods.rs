@@ -71,7 +71,7 @@ impl Operator {
                 sim.api.report_set(name, &plan.status).map_err(Failure::from)
             },
         )?;
-        self.learn(written, sim);
+        self.take_in(written);
         Ok(())
     }
 
