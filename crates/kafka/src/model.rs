@@ -55,6 +55,22 @@ pub struct Quorum {
     pub observers: Vec<ReplicaState>,
 }
 
+impl Quorum {
+    /// Whether one of its replicas was there in this leader's time: it leads, or it asked the leader for records. A leader knows
+    /// nothing of what happened in the terms before its own.
+    #[must_use]
+    pub fn takes_part(&self, replica: &ReplicaState) -> bool {
+        replica.id == self.leader || replica.last_fetch.is_some()
+    }
+
+    /// Whether this node was there with this very disk.
+    #[must_use]
+    pub fn has_seen(&self, node: NodeId, directory: DirectoryId) -> bool {
+        let mut replicas = self.voters.iter().chain(&self.observers);
+        replicas.any(|one| one.id == node && one.directory == Some(directory) && self.takes_part(one))
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaState {
     pub id: NodeId,

@@ -232,7 +232,7 @@ fn replicas(quorum: &Quorum, replicas: &[ReplicaState]) -> Vec<Replica> {
     let view = |replica: &ReplicaState| Replica {
         node: NodeId(replica.id.0),
         directory: replica.directory.and_then(|id| id.to_string().parse::<DirectoryId>().ok()),
-        takes_part: replica.id == quorum.leader || replica.last_fetch.is_some(),
+        takes_part: quorum.takes_part(replica),
         behind: if replica.id == quorum.leader { Some(Duration::ZERO) } else { behind(replica) },
     };
     replicas.iter().map(view).collect()
