@@ -1,4 +1,5 @@
-//! Whether, and how, the node's directories are formatted. Pure: what the disks hold comes in, a [`Decision`] comes out.
+//! Whether, and how, the node's directories are formatted. Pure: what the disks hold comes in, a [`Decision`] comes out; what
+//! others know of the node comes in, and a [`Formatting`] becomes another one ([`Formatting::heard`]).
 //!
 //! Each directory is judged on its own. The two mistakes that this module exists to prevent: starting Kafka on somebody
 //! else's data, and giving a controller that lost its metadata its old vote back. The latter has forgotten what it voted
@@ -42,6 +43,20 @@ pub struct Formatting {
     /// Only these are written to; the tool is told to leave formatted ones alone.
     pub directories: Vec<PathBuf>,
     pub quorum: QuorumOption,
+    /// The identity that others are to be asked about first. A disk in the place of one that was lost is as empty as one
+    /// that nobody had before; only those who saw the lost one know.
+    pub doubtful: Option<DirectoryId>,
+}
+
+impl Formatting {
+    /// The same, when others were asked whether the node was there before under the doubtful identity.
+    #[must_use]
+    pub fn heard(self, was_there: bool) -> Self {
+        if self.doubtful.is_none() || !was_there {
+            return self;
+        }
+        Self { quorum: QuorumOption::NoInitialControllers(WhyNotInitial::SeenBefore), doubtful: None, ..self }
+    }
 }
 
 /// What the storage tool is told about the quorum.
@@ -63,6 +78,15 @@ pub enum WhyNotInitial {
     NotListed,
     MetadataFormatted,
     MetadataLost,
+    SeenBefore,
+}
+
+impl WhyNotInitial {
+    /// Whether a disk is gone that somebody may be looking for.
+    #[must_use]
+    pub fn is_loss(self) -> bool {
+        matches!(self, Self::MetadataLost | Self::SeenBefore)
+    }
 }
 
 impl fmt::Display for WhyNotInitial {
@@ -74,6 +98,10 @@ impl fmt::Display for WhyNotInitial {
             Self::MetadataFormatted => "the metadata directory is formatted already",
             Self::MetadataLost => {
                 "the metadata directory is empty while other directories of this node are formatted: it lost its disk and \
+                 must not vote under its old directory id; it waits to be made a voter under a new one"
+            }
+            Self::SeenBefore => {
+                "all directories are empty, but the other controllers know that this node was one of them: it lost its disk and \
                  must not vote under its old directory id; it waits to be made a voter under a new one"
             }
         })
@@ -179,7 +207,9 @@ pub fn decide(config: &NodeConfig, directories: &[(PathBuf, Contents)]) -> Decis
     } else if unformatted.is_empty() {
         Decision::AlreadyFormatted
     } else {
-        Decision::Format(Formatting { directories: unformatted, quorum: quorum_option(config, directories) })
+        let quorum = quorum_option(config, directories);
+        let doubtful = doubtful(&quorum, metadata_contents(config, directories));
+        Decision::Format(Formatting { directories: unformatted, quorum, doubtful })
     }
 }
 
@@ -223,18 +253,37 @@ fn quorum_option(config: &NodeConfig, directories: &[(PathBuf, Contents)]) -> Qu
     let Some(own_directory) = controllers.directory_of(config.node_id) else {
         return QuorumOption::NoInitialControllers(NotListed);
     };
-    let metadata = directories.iter().find(|(path, _)| path == config.log_dirs.metadata());
     let any_formatted = directories.iter().any(|(_, contents)| matches!(contents, Contents::Marked(_)));
-    match metadata.map(|(_, contents)| contents) {
+    match metadata_contents(config, directories) {
         Some(Contents::Marked(_)) => QuorumOption::NoInitialControllers(MetadataFormatted),
-        // Proof that no disk was lost: the tool was killed while it made this very directory that of a first voter. Without
-        // the voters it may as well have been replacing a lost one.
-        Some(Contents::InterruptedFormat { first_voters_written: true }) => {
-            initial(controllers.as_str(), own_directory)
-        }
+        metadata if is_proven_new(metadata) => initial(controllers.as_str(), own_directory),
         _ if any_formatted => QuorumOption::NoInitialControllers(MetadataLost),
         _ => initial(controllers.as_str(), own_directory),
     }
+}
+
+/// Which identity of a first voter may be one that another disk had.
+fn doubtful(quorum: &QuorumOption, metadata: Option<&Contents>) -> Option<DirectoryId> {
+    match quorum {
+        QuorumOption::InitialControllers { own_directory, .. } if !is_proven_new(metadata) => {
+            Some(*own_directory)
+        }
+        _ => None,
+    }
+}
+
+/// Proof that no disk was lost: the tool was killed while it made this very directory that of a first voter. Without
+/// the voters it may as well have been replacing a lost one.
+fn is_proven_new(metadata: Option<&Contents>) -> bool {
+    matches!(metadata, Some(Contents::InterruptedFormat { first_voters_written: true }))
+}
+
+fn metadata_contents<'a>(
+    config: &NodeConfig,
+    directories: &'a [(PathBuf, Contents)],
+) -> Option<&'a Contents> {
+    let metadata = directories.iter().find(|(path, _)| path == config.log_dirs.metadata());
+    metadata.map(|(_, contents)| contents)
 }
 
 fn initial(list: &str, own_directory: DirectoryId) -> QuorumOption {

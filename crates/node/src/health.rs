@@ -27,6 +27,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub enum Phase {
     Starting,
+    AskingOthers,
     Formatting,
     AwaitingQuorum,
     AwaitingRack,
@@ -38,6 +39,7 @@ impl Phase {
     fn name(&self) -> &'static str {
         match self {
             Self::Starting => "starting",
+            Self::AskingOthers => "asking the other controllers whether this node was there before",
             Self::Formatting => "formatting",
             Self::AwaitingQuorum => "waiting for the quorum to have a leader",
             Self::AwaitingRack => "waiting for the operator to tell the rack",

@@ -29,3 +29,4 @@ mod reload;
 pub mod run;
 pub mod storage;
 pub mod supervise;
+mod witness;

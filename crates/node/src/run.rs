@@ -24,6 +24,7 @@ use crate::ready::ReadinessProbe;
 use crate::reload::Reloader;
 use crate::storage;
 use crate::supervise::{Ending, Supervisor};
+use crate::witness;
 
 /// Where to find and serve things.
 #[derive(Clone, Debug)]
@@ -77,18 +78,9 @@ pub enum RunError {
     MovedMetadata { path: PathBuf, source: io::Error },
 }
 
-/// What became of the formatting.
-enum Prepared {
-    /// Every directory is formatted for this node: Kafka may start.
-    Ready,
-    /// A signal asked to stop meanwhile.
-    Stopped(Ending),
-}
-
-/// What became of the question where the node stands.
-enum Racked {
-    /// It is known, or does not matter.
-    Known(Option<String>),
+/// What became of something that takes its time.
+enum Outcome<T> {
+    Done(T),
     /// A signal asked to stop meanwhile.
     Stopped(Ending),
 }
@@ -108,12 +100,12 @@ pub async fn run(options: &Options) -> Result<Ending, RunError> {
     let options = &put_in_place(options)?;
     let classes = &find_classes(&options.paths.kafka_home)?;
     let node = Node { config: &config, options, classes, phase: &phase };
-    if let Prepared::Stopped(ending) = node.prepare_storage(&mut supervisor).await? {
+    if let Outcome::Stopped(ending) = node.prepare_storage(&mut supervisor).await? {
         return Ok(ending);
     }
-    match node.await_rack(&mut supervisor).await? {
-        Racked::Known(rack) => node.run_kafka(&mut supervisor, rack.as_deref()).await,
-        Racked::Stopped(ending) => Ok(ending),
+    match node.await_rack(&mut supervisor).await {
+        Outcome::Done(rack) => node.run_kafka(&mut supervisor, rack?.as_deref()).await,
+        Outcome::Stopped(ending) => Ok(ending),
     }
 }
 
@@ -157,20 +149,33 @@ struct Node<'a> {
 }
 
 impl Node<'_> {
-    async fn prepare_storage(&self, supervisor: &mut Supervisor) -> Result<Prepared, RunError> {
+    /// When it is done, every directory is formatted for this node: Kafka may start.
+    async fn prepare_storage(&self, supervisor: &mut Supervisor) -> Result<Outcome<()>, RunError> {
         let mut is_new = false;
         match decide(self.config, &storage::inspect_all(&self.config.log_dirs)) {
             Decision::AlreadyFormatted => {}
             Decision::Refuse(refusals) => return Err(RunError::Refused(refusals)),
             Decision::Format(formatting) => {
-                if let Prepared::Stopped(ending) = self.format(supervisor, &formatting).await? {
-                    return Ok(Prepared::Stopped(ending));
+                let formatting = match self.ask_others(supervisor, formatting).await {
+                    Outcome::Done(formatting) => formatting,
+                    Outcome::Stopped(ending) => return Ok(Outcome::Stopped(ending)),
+                };
+                if let Outcome::Stopped(ending) = self.format(supervisor, &formatting).await? {
+                    return Ok(Outcome::Stopped(ending));
                 }
                 is_new = self.meets_quorum_first(&formatting);
             }
         }
         is_new |= self.drop_moved_metadata()?;
-        if is_new { Ok(self.await_quorum(supervisor).await) } else { Ok(Prepared::Ready) }
+        if is_new { Ok(self.await_quorum(supervisor).await) } else { Ok(Outcome::Done(())) }
+    }
+
+    /// A first voter whose disk is empty may have lost one: the other controllers, if there are any, know whether it did.
+    async fn ask_others(&self, supervisor: &mut Supervisor, formatting: Formatting) -> Outcome<Formatting> {
+        let Some(directory) = formatting.doubtful else { return Outcome::Done(formatting) };
+        self.phase.send_replace(Phase::AskingOthers);
+        let question = async { formatting.heard(witness::was_there(self.config, directory).await) };
+        self.unless_stopped(supervisor, question).await
     }
 
     /// Does the node start without metadata, into a quorum that it did not form itself? A volume that was added beside
@@ -199,7 +204,7 @@ impl Node<'_> {
         &self,
         supervisor: &mut Supervisor,
         formatting: &Formatting,
-    ) -> Result<Prepared, RunError> {
+    ) -> Result<Outcome<()>, RunError> {
         announce(formatting);
         self.phase.send_replace(Phase::Formatting);
         let mut command =
@@ -213,38 +218,41 @@ impl Node<'_> {
             .await
             .map_err(|source| self.java_error(source))?;
         if stopped {
-            return Ok(Prepared::Stopped(ending));
+            return Ok(Outcome::Stopped(ending));
         }
         if ending != Ending::Exited(0) {
             return Err(RunError::FormatFailed(ending));
         }
         self.verify_formatted(&formatting.quorum)?;
-        Ok(Prepared::Ready)
+        Ok(Outcome::Done(()))
     }
 
     /// A node without metadata that did not form the quorum itself lets it settle before it meets it.
-    async fn await_quorum(&self, supervisor: &mut Supervisor) -> Prepared {
+    async fn await_quorum(&self, supervisor: &mut Supervisor) -> Outcome<()> {
         // A node shows the same certificate everywhere inside.
         let listener = &self.config.own_listener;
         self.phase.send_replace(Phase::AwaitingQuorum);
-        tokio::select! {
-            () = founding::wait_for_leader(&self.config.controllers, listener) => Prepared::Ready,
-            ending = supervisor.stop_asked() => {
-                self.phase.send_replace(Phase::ShuttingDown);
-                Prepared::Stopped(ending)
-            }
-        }
+        self.unless_stopped(supervisor, founding::wait_for_leader(&self.config.controllers, listener)).await
     }
 
     /// A broker whose rack is not known yet does not start: it would register without one.
-    async fn await_rack(&self, supervisor: &mut Supervisor) -> Result<Racked, RunError> {
-        let Some(source) = &self.options.rack else { return Ok(Racked::Known(None)) };
+    async fn await_rack(&self, supervisor: &mut Supervisor) -> Outcome<Result<Option<String>, RackError>> {
+        let Some(source) = &self.options.rack else { return Outcome::Done(Ok(None)) };
         self.phase.send_replace(Phase::AwaitingRack);
+        self.unless_stopped(supervisor, async { source.read().await.map(Some) }).await
+    }
+
+    /// Waits while no program runs, but not longer than until a signal asks to stop.
+    async fn unless_stopped<T>(
+        &self,
+        supervisor: &mut Supervisor,
+        awaited: impl Future<Output = T>,
+    ) -> Outcome<T> {
         tokio::select! {
-            rack = source.read() => Ok(Racked::Known(Some(rack?))),
+            done = awaited => Outcome::Done(done),
             ending = supervisor.stop_asked() => {
                 self.phase.send_replace(Phase::ShuttingDown);
-                Ok(Racked::Stopped(ending))
+                Outcome::Stopped(ending)
             }
         }
     }
@@ -298,7 +306,7 @@ fn announce(formatting: &Formatting) {
         QuorumOption::InitialControllers { own_directory, .. } => {
             info!("formatting {directories} as an initial controller with directory id {own_directory}");
         }
-        QuorumOption::NoInitialControllers(why @ crate::format::WhyNotInitial::MetadataLost) => {
+        QuorumOption::NoInitialControllers(why) if why.is_loss() => {
             warn!("formatting {directories} without initial controllers: {why}");
         }
         QuorumOption::NoInitialControllers(why) => {

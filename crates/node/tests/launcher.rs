@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
 
+mod first_voters;
 mod support;
 
 use nix::sys::signal::Signal;
@@ -234,11 +235,9 @@ fn only_the_two_questions_are_answered() {
 
 #[test]
 fn a_new_node_does_not_start_kafka_before_the_quorum_has_a_leader() {
-    let node = TestNode::new("format_storage");
-    node.write("config/storage.format", "join");
     // Nobody listens there.
-    let server = node.read("config/server.config") + "controller.quorum.bootstrap.servers=127.0.0.1:1\n";
-    node.write("config/server.config", &server);
+    let node = TestNode::new("format_storage").with_controllers("127.0.0.1:1");
+    node.write("config/storage.format", "join");
     let mut launched = node.launch();
     let waits = (503, "waiting for the quorum to have a leader".to_owned());
     eventually("the launcher waits", || launched.get("/ready") == waits);
@@ -271,8 +270,7 @@ fn a_volume_added_to_a_lone_controller_is_formatted_and_nobody_is_waited_for() {
     .formatted();
     let more = with_second_volume(&node, "controller", &node.data());
     // Its own address: nobody leads there before Kafka starts.
-    let server = node.read("config/server.config") + "controller.quorum.bootstrap.servers=127.0.0.1:1\n";
-    node.write("config/server.config", &server);
+    let node = node.with_controllers("127.0.0.1:1");
     let (code, output) = node.run();
     assert_eq!(code, 0, "{output}");
     let calls = node.java_calls();

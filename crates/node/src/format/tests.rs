@@ -115,6 +115,39 @@ fn a_lost_vote_stays_lost_when_the_formatting_of_the_new_disk_is_cut_short() {
 }
 
 #[test]
+fn a_founder_that_was_there_before_does_not_get_its_vote_back() {
+    let empty = formatting(&config(), &disks(Contents::Empty, Contents::Empty));
+    let again = empty.clone().heard(true);
+    assert_eq!(again.directories, empty.directories);
+    assert_eq!(again.quorum, QuorumOption::NoInitialControllers(WhyNotInitial::SeenBefore));
+    assert_eq!(empty.clone().heard(false), empty, "nobody saw it");
+}
+
+#[test]
+fn others_are_asked_only_about_first_voters_that_may_have_lost_a_disk() {
+    let own = Some(DIRECTORY_3.parse().unwrap());
+    let doubtful = |data, metadata| formatting(&config(), &disks(data, metadata)).doubtful;
+    let cut_short = |first_voters_written| Contents::InterruptedFormat { first_voters_written };
+    assert_eq!(doubtful(Contents::Empty, Contents::Empty), own);
+    assert_eq!(doubtful(Contents::Empty, cut_short(false)), own);
+    assert_eq!(doubtful(Contents::Empty, cut_short(true)), None, "proof that no disk was lost");
+    assert_eq!(doubtful(ours(), Contents::Empty), None, "proof that one was");
+    assert_eq!(doubtful(Contents::Empty, ours()), None);
+    for config in [config_of(3, "broker"), config_of(9, "controller"), config_with(StorageFormat::Join)] {
+        assert_eq!(formatting(&config, &one_disk(&config, Contents::Empty)).doubtful, None);
+    }
+}
+
+#[test]
+fn what_others_know_changes_nothing_where_there_was_no_doubt() {
+    let remains = Contents::InterruptedFormat { first_voters_written: true };
+    let proven = formatting(&config(), &disks(Contents::Empty, remains));
+    assert_eq!(proven.clone().heard(true), proven);
+    let joins = formatting(&config_with(StorageFormat::Join), &disks(Contents::Empty, Contents::Empty));
+    assert_eq!(joins.clone().heard(true), joins);
+}
+
+#[test]
 fn the_quorum_option_follows_mode_and_role() {
     let quorum = |config: &NodeConfig| formatting(config, &one_disk(config, Contents::Empty)).quorum;
     let without = QuorumOption::NoInitialControllers;

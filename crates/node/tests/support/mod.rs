@@ -1,5 +1,7 @@
 //! A node in a temporary directory, run by the real launcher with a shell script in the place of Java.
 
+pub(crate) mod controller;
+
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -68,6 +70,13 @@ impl TestNode {
 
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Tells the node where controllers are.
+    pub(crate) fn with_controllers(self, addresses: &str) -> Self {
+        let line = format!("controller.quorum.bootstrap.servers={addresses}\n");
+        self.write("config/server.config", &(self.read("config/server.config") + &line));
+        self
     }
 
     /// Marks the data directory as formatted.

@@ -1,0 +1,159 @@
+//! A controller that says of one voter what a test wants it to say.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use bytes::{Bytes, BytesMut};
+use kafka_protocol::messages::api_versions_response::ApiVersion;
+use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
+use kafka_protocol::messages::describe_quorum_response::{PartitionData, ReplicaState, TopicData};
+use kafka_protocol::messages::{
+    ApiKey, ApiVersionsResponse, BrokerId, DescribeClusterResponse, DescribeQuorumResponse, ResponseHeader,
+    TopicName,
+};
+use kafka_protocol::protocol::{Encodable, HeaderVersion, StrBytes};
+use karst_kafka::DirectoryId;
+use uuid::Uuid;
+
+/// The id under which it leads.
+const LEADER: BrokerId = BrokerId(4);
+
+/// What it says of a voter.
+#[derive(Clone, Copy)]
+pub(crate) struct Said {
+    pub(crate) node: i32,
+    /// As Kafka writes it.
+    pub(crate) directory: &'static str,
+    /// Did it ever ask this leader for records?
+    pub(crate) fetched: bool,
+    /// Is it registered with the cluster?
+    pub(crate) registered: bool,
+}
+
+/// Answers for as long as the test runs.
+#[derive(Clone)]
+pub(crate) struct Controller {
+    pub(crate) address: SocketAddr,
+    leads: Arc<AtomicBool>,
+    said: Said,
+}
+
+impl Controller {
+    /// One that leads.
+    pub(crate) fn leading(said: Said) -> Self {
+        Self::start(said, true)
+    }
+
+    /// One that knows of no leader.
+    pub(crate) fn without_leader(said: Said) -> Self {
+        Self::start(said, false)
+    }
+
+    fn start(said: Said, leads: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let controller = Self { address, leads: Arc::new(AtomicBool::new(leads)), said };
+        let serving = controller.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let serving = serving.clone();
+                // The end of the launcher ends it.
+                thread::spawn(move || converse(stream, &serving));
+            }
+        });
+        controller
+    }
+
+    /// It is elected.
+    pub(crate) fn lead(&self) {
+        self.leads.store(true, Ordering::SeqCst);
+    }
+}
+
+fn converse(mut stream: TcpStream, controller: &Controller) -> io::Result<()> {
+    loop {
+        let mut length = [0; 4];
+        stream.read_exact(&mut length)?;
+        let mut question = vec![0; usize::try_from(i32::from_be_bytes(length)).unwrap()];
+        stream.read_exact(&mut question)?;
+        let answer = answer(&question, controller);
+        stream.write_all(&i32::try_from(answer.len()).unwrap().to_be_bytes())?;
+        stream.write_all(&answer)?;
+    }
+}
+
+/// Every question begins with its kind, its version and a number that the answer repeats.
+fn answer(question: &[u8], controller: &Controller) -> Bytes {
+    let number = |at: usize| i16::from_be_bytes([question[at], question[at + 1]]);
+    let (api, version) = (ApiKey::try_from(number(0)).unwrap(), number(2));
+    let correlation = i32::from_be_bytes(question[4..8].try_into().unwrap());
+    match api {
+        ApiKey::ApiVersions => message(correlation, version, &versions()),
+        ApiKey::DescribeCluster => message(correlation, version, &cluster(controller)),
+        ApiKey::DescribeQuorum => message(correlation, version, &quorum(&controller.said)),
+        other => panic!("nobody was to ask {other:?}"),
+    }
+}
+
+fn message<R: Encodable + HeaderVersion>(correlation: i32, version: i16, response: &R) -> Bytes {
+    let mut message = BytesMut::new();
+    let header = ResponseHeader::default().with_correlation_id(correlation);
+    header.encode(&mut message, R::header_version(version)).unwrap();
+    response.encode(&mut message, version).unwrap();
+    message.freeze()
+}
+
+fn versions() -> ApiVersionsResponse {
+    let offered = |(key, max): (ApiKey, i16)| {
+        ApiVersion::default().with_api_key(key as i16).with_min_version(0).with_max_version(max)
+    };
+    let all = [(ApiKey::ApiVersions, 4), (ApiKey::DescribeCluster, 2), (ApiKey::DescribeQuorum, 2)];
+    ApiVersionsResponse::default().with_api_keys(all.map(offered).into())
+}
+
+fn cluster(own: &Controller) -> DescribeClusterResponse {
+    let registered = |id| {
+        DescribeClusterBroker::default()
+            .with_broker_id(id)
+            .with_host(StrBytes::from_string(own.address.ip().to_string()))
+            .with_port(i32::from(own.address.port()))
+    };
+    let voter = own.said.registered.then_some(BrokerId(own.said.node));
+    let leader = if own.leads.load(Ordering::SeqCst) { LEADER } else { BrokerId(-1) };
+    DescribeClusterResponse::default()
+        .with_cluster_id(StrBytes::from_static_str(super::CLUSTER_ID))
+        .with_controller_id(leader)
+        .with_endpoint_type(2)
+        .with_brokers([LEADER].into_iter().chain(voter).map(registered).collect())
+}
+
+fn uuid(directory: &str) -> Uuid {
+    Uuid::from_bytes(directory.parse::<DirectoryId>().unwrap().to_bytes())
+}
+
+fn quorum(said: &Said) -> DescribeQuorumResponse {
+    let time = if said.fetched { 9_000 } else { -1 };
+    let leader = ReplicaState::default()
+        .with_replica_id(LEADER)
+        .with_log_end_offset(5)
+        .with_last_fetch_timestamp(10_000)
+        .with_last_caught_up_timestamp(10_000);
+    let voter = ReplicaState::default()
+        .with_replica_id(BrokerId(said.node))
+        .with_replica_directory_id(uuid(said.directory))
+        .with_log_end_offset(if said.fetched { 5 } else { -1 })
+        .with_last_fetch_timestamp(time)
+        .with_last_caught_up_timestamp(time);
+    let partition = PartitionData::default()
+        .with_leader_id(LEADER)
+        .with_leader_epoch(1)
+        .with_high_watermark(5)
+        .with_current_voters(vec![leader, voter]);
+    let topic = TopicData::default()
+        .with_topic_name(TopicName(StrBytes::from_static_str("__cluster_metadata")))
+        .with_partitions(vec![partition]);
+    DescribeQuorumResponse::default().with_topics(vec![topic])
+}
