@@ -5,6 +5,7 @@
 //! voters is in the log: a node goes by the newest one it has, committed or not. Nothing here knows of Kubernetes.
 
 mod fixed;
+mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use karst_core::world::{QuorumView, Replica};
 use crate::dice::Dice;
 pub use fixed::fixed_voters;
 use fixed::{ANY_DISK, is};
+pub use memory::Memory;
 
 /// For so long a follower may be silent, in milliseconds.
 pub const FETCH_TIMEOUT: u64 = 2_000;
@@ -138,6 +140,11 @@ impl Office {
         }
         self.followers.get(voter)
     }
+
+    /// Is it the leader itself, or did it ever copy from it in this term?
+    fn has_seen(&self, own: &Voter, voter: &Voter) -> bool {
+        is(own, voter) || self.follower(voter).is_some()
+    }
 }
 
 /// A Kafka process.
@@ -199,6 +206,8 @@ pub struct Quorum {
     topics: u32,
     /// The brokers that are registered, as far as that is committed.
     registered: BTreeSet<NodeId>,
+    /// The controllers that are registered, and how much was committed then: whoever has that knows of them.
+    controllers: BTreeMap<NodeId, usize>,
     /// When a broker was last heard of.
     heard: BTreeMap<NodeId, u64>,
     now: u64,
@@ -227,6 +236,7 @@ impl Default for Quorum {
             said: Vec::new(),
             topics: 0,
             registered: BTreeSet::new(),
+            controllers: BTreeMap::new(),
             heard: BTreeMap::new(),
             now: 0,
             has_clients: false,
@@ -373,6 +383,7 @@ impl Quorum {
         self.commit();
         self.elect(dice);
         self.register();
+        self.register_controllers();
         self.create_topics(dice);
     }
 
@@ -783,7 +794,7 @@ impl Quorum {
             Replica {
                 node: voter.node,
                 directory: (!is_static).then_some(voter.directory),
-                takes_part: is(&own, voter) || follower.is_some(),
+                takes_part: office.has_seen(&own, voter),
                 behind: behind.map(Duration::from_millis),
             }
         };

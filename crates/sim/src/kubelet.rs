@@ -10,7 +10,7 @@ use karst_core::quorum::InitialControllers;
 use karst_core::world::PodView;
 
 use crate::dice::Dice;
-use crate::kraft::{Disk, Quorum, fixed_voters};
+use crate::kraft::{Disk, Memory, Quorum, Voters, fixed_voters};
 use crate::kubernetes::{ApiServer, Kind};
 use crate::trust::Readings;
 
@@ -37,7 +37,12 @@ struct Container {
     ends: Option<u64>,
     /// Has its process been stopped?
     is_stopped: bool,
+    /// Since when its launcher waits for others to have a leader.
+    asks: Option<u64>,
 }
+
+/// For so long a launcher waits for others to elect a leader, in milliseconds.
+const PATIENCE: u64 = 10_000;
 
 /// All kubelets.
 #[derive(Debug, Clone)]
@@ -81,7 +86,8 @@ impl Kubelet {
         let (start, grace) = (self.pace.start, self.pace.grace);
         if !self.containers.contains_key(&pod.meta.uid) {
             let starts = Some(now + dice.between(start.0, start.1));
-            let new = Container { node, has_machine: false, starts, ends: None, is_stopped: false };
+            let new =
+                Container { node, has_machine: false, starts, ends: None, is_stopped: false, asks: None };
             self.containers.insert(pod.meta.uid.clone(), new);
         }
         let Some(container) = self.containers.get_mut(&pod.meta.uid) else { return };
@@ -102,7 +108,9 @@ impl Kubelet {
             return;
         }
         container.has_machine = container.has_machine || has_claim(api, pod);
-        if container.starts.is_some_and(|starts| now >= starts) && self.start(pod, node, api, quorum, dice) {
+        if container.starts.is_some_and(|starts| now >= starts)
+            && self.start(now, pod, node, api, quorum, dice)
+        {
             if let Some(container) = self.containers.get_mut(&pod.meta.uid) {
                 container.starts = None;
             }
@@ -129,6 +137,7 @@ impl Kubelet {
     /// Starts what is in the pod, if its claim, its settings and its certificate are there.
     fn start(
         &mut self,
+        now: u64,
         pod: &PodView,
         node: NodeId,
         api: &mut ApiServer,
@@ -159,7 +168,9 @@ impl Kubelet {
             return false;
         }
         if !quorum.disks.contains_key(&disk) {
-            let formatted = self.format(node, controller, &settings, quorum, dice);
+            let founder = founder(node, controller, &settings);
+            let Some(founder) = self.ask_others(now, pod, founder, quorum) else { return false };
+            let formatted = self.format(node, founder, &settings, quorum, dice);
             quorum.disks.insert(disk.clone(), formatted);
         }
         self.readings.read(node, &pod.meta.name, api);
@@ -176,30 +187,53 @@ impl Kubelet {
         true
     }
 
+    /// The launcher of a first voter asks the others whether it was there before. `None` when it asks again later; it is a first
+    /// voter no more if it was.
+    fn ask_others(
+        &mut self,
+        now: u64,
+        pod: &PodView,
+        founder: Option<Founder>,
+        quorum: &mut Quorum,
+    ) -> Option<Option<Founder>> {
+        let Some(own) = founder.as_ref().map(|founder| founder.own) else { return Some(None) };
+        let asks = self.containers.get(&pod.meta.uid).and_then(|container| container.asks);
+        match (quorum.remembers(&own), asks) {
+            (Memory::WasThere, _) => {
+                quorum.said.push(format!("node {} hears that it was there before", own.node));
+                Some(None)
+            }
+            (Memory::Nothing, None) => Some(founder),
+            (_, Some(since)) if now >= since + PATIENCE => Some(founder),
+            _ => {
+                if let Some(container) = self.containers.get_mut(&pod.meta.uid) {
+                    container.asks.get_or_insert(now);
+                }
+                None
+            }
+        }
+    }
+
     /// What the launcher does with an empty disk.
     fn format(
         &self,
         node: NodeId,
-        controller: bool,
+        founder: Option<Founder>,
         settings: &BTreeMap<String, String>,
         quorum: &mut Quorum,
         dice: &mut Dice,
     ) -> Disk {
         let text = |key: &str| settings.get(key).cloned().unwrap_or_default();
         let cluster = text("cluster.id");
-        let listed = InitialControllers::parse(&text("initial.controllers")).ok();
-        let own = listed.as_ref().and_then(|list| list.get(node)).map(|own| own.directory);
-        if let (Some(list), Some(directory), true, "initial") =
-            (&listed, own, controller, text("storage.format").as_str())
-        {
-            let voters = list.iter().map(|one| Voter { node: one.node, directory: one.directory }).collect();
+        if let Some(Founder { own, voters }) = founder {
+            let directory = own.directory;
             quorum.said.push(format!("node {node} formats its disk as one of the first voters"));
             if self.retired.contains(&directory) && quorum.broken.is_none() {
                 quorum.broken = Some(format!(
                     "node {node} lost its disk, and votes under its old directory id {directory} again"
                 ));
             }
-            return Disk::formatted(directory, cluster, Some(Arc::new(voters)));
+            return Disk::formatted(directory, cluster, Some(voters));
         }
         let is_static = text("storage.format") == "static";
         let how = if is_static { "without a word about voters" } else { "to join" };
@@ -239,8 +273,26 @@ impl Kubelet {
             quorum.stop(node);
         }
         let starts = now + down.unwrap_or_else(|| dice.between(least, most));
+        container.asks = None;
         container.starts = Some(container.starts.map_or(starts, |before| before.max(starts)));
     }
+}
+
+/// One of the first voters, as its settings name it.
+struct Founder {
+    own: Voter,
+    voters: Voters,
+}
+
+fn founder(node: NodeId, controller: bool, settings: &BTreeMap<String, String>) -> Option<Founder> {
+    let text = |key: &str| settings.get(key).map_or("", String::as_str);
+    if !controller || text("storage.format") != "initial" {
+        return None;
+    }
+    let list = InitialControllers::parse(text("initial.controllers")).ok()?;
+    let own = Voter { node, directory: list.get(node)?.directory };
+    let voters = list.iter().map(|one| Voter { node: one.node, directory: one.directory }).collect();
+    Some(Founder { own, voters: Arc::new(voters) })
 }
 
 /// No pod gets a machine while its claim is missing, or is being deleted.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use karst_core::ids::{Entropy, NodeId};
 use karst_core::membership::Voter;
 use karst_sim::dice::Dice;
-use karst_sim::kraft::{Disk, LEVEL, Quorum, Refused, Voters};
+use karst_sim::kraft::{Disk, LEVEL, Memory, Quorum, Refused, Voters};
 
 struct Kafka {
     quorum: Quorum,
@@ -112,6 +112,47 @@ fn an_observer_joins_and_a_leader_that_leaves_gives_up_its_office() {
     assert!(!kafka.voters().contains(&leader.0));
     assert!(kafka.quorum.leader().is_some_and(|new| new.node != leader));
     assert_eq!(kafka.quorum.broken, None);
+}
+
+#[test]
+fn others_remember_a_voter_that_was_there_whoever_leads() {
+    for seed in 0..50 {
+        let mut kafka = Kafka::formed(3, seed);
+        let leader = kafka.quorum.leader().unwrap().node.0;
+        let follower = if leader == 1 { 2 } else { 1 };
+        kafka.stop(&[follower]);
+        assert_eq!(kafka.quorum.remembers(&voter(follower)), Memory::WasThere);
+        kafka.start(follower);
+        kafka.live(5_000);
+        let leader = kafka.quorum.leader().unwrap().node.0;
+        kafka.stop(&[leader]);
+        assert_eq!(
+            kafka.quorum.remembers(&voter(leader)),
+            Memory::NoLeader,
+            "the others still have to elect one"
+        );
+        kafka.live(20_000);
+        assert!(kafka.quorum.leader().is_some());
+        assert_eq!(
+            kafka.quorum.remembers(&voter(leader)),
+            Memory::WasThere,
+            "before the time of this leader"
+        );
+    }
+}
+
+#[test]
+fn nobody_remembers_a_voter_that_never_came() {
+    let mut kafka = Kafka { quorum: Quorum::default(), dice: Dice::new(5), now: 0 };
+    assert_eq!(kafka.quorum.remembers(&voter(3)), Memory::Nothing, "nobody is there");
+    for node in [1, 2] {
+        kafka.format_as_founder(node, 3);
+        kafka.start(node);
+    }
+    assert_eq!(kafka.quorum.remembers(&voter(3)), Memory::Nothing, "nobody leads");
+    kafka.live(20_000);
+    assert!(kafka.quorum.leader().is_some());
+    assert_eq!(kafka.quorum.remembers(&voter(3)), Memory::Nothing, "it was slower than the others");
 }
 
 /// As measured: two of three disks were wiped and formatted again with the first list of voters, and started before the third.

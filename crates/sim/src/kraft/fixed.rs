@@ -134,6 +134,7 @@ impl Quorum {
             self.said.push("no disk is left that holds anything".to_owned());
             self.history.clear();
             self.registered.clear();
+            self.controllers.clear();
             self.heard.clear();
             self.settings.clear();
             self.level = super::LEVEL;
