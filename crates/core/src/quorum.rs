@@ -124,6 +124,8 @@ pub enum StorageFormat {
     Static,
     /// As one of those that form the quorum.
     Initial,
+    /// The same, though another disk of the node had this vote before: somebody decided that.
+    Restore,
     /// As one that joins a quorum that exists.
     Join,
     /// Not at all: it starts on a disk that is formatted already, whatever the cluster's id is.
@@ -136,6 +138,7 @@ impl StorageFormat {
         match self {
             Self::Static => "static",
             Self::Initial => "initial",
+            Self::Restore => "restore",
             Self::Join => "join",
             Self::Adopt => "adopt",
         }

@@ -182,7 +182,7 @@ impl Restoration {
 
     /// How such a node formats its empty disk.
     pub(crate) fn format(&self) -> StorageFormat {
-        if self.is_over { StorageFormat::Join } else { StorageFormat::Initial }
+        if self.is_over { StorageFormat::Join } else { StorageFormat::Restore }
     }
 
     /// The pod of a node that ran when the restoration began: its disk is not the one that is wanted.

@@ -82,6 +82,8 @@ pub enum StorageFormat {
     Static,
     /// A new dynamic quorum, made by these controllers.
     Initial(InitialControllers),
+    /// The same, though the node may have been one of them before: its vote is given back.
+    Restore(InitialControllers),
     /// A dynamic quorum that exists: voters are learnt from its leader.
     Join,
     /// Nobody knows the cluster's id but the disks: nothing is formatted.
@@ -244,7 +246,7 @@ pub enum ConfigError {
     MissingKey(&'static str),
     #[error("`server.config` has `{key}={value}`, which is not {expected}")]
     BadValue { key: &'static str, value: String, expected: &'static str },
-    #[error("`storage.format` is {0:?}; it can be `static`, `initial` or `join`")]
+    #[error("`storage.format` is {0:?}; it can be `static`, `initial`, `restore`, `join` or `adopt`")]
     StorageFormat(String),
     #[error(
         "`initial.controllers` has the entry {0:?}, which is not of the form `id@host:port:directory-id`"
@@ -341,11 +343,14 @@ fn parse_storage_format(files: &ConfigFiles) -> Result<StorageFormat, ConfigErro
         "static" => Ok(StorageFormat::Static),
         "join" => Ok(StorageFormat::Join),
         "adopt" => Ok(StorageFormat::Adopt),
-        "initial" => {
-            InitialControllers::parse(files.text(file::INITIAL_CONTROLLERS)?).map(StorageFormat::Initial)
-        }
+        "initial" => parse_initial_controllers(files).map(StorageFormat::Initial),
+        "restore" => parse_initial_controllers(files).map(StorageFormat::Restore),
         other => Err(ConfigError::StorageFormat(other.to_owned())),
     }
+}
+
+fn parse_initial_controllers(files: &ConfigFiles) -> Result<InitialControllers, ConfigError> {
+    InitialControllers::parse(files.text(file::INITIAL_CONTROLLERS)?)
 }
 
 fn parse_jvm_options(text: &str) -> Vec<String> {

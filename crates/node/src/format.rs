@@ -208,7 +208,7 @@ pub fn decide(config: &NodeConfig, directories: &[(PathBuf, Contents)]) -> Decis
         Decision::AlreadyFormatted
     } else {
         let quorum = quorum_option(config, directories);
-        let doubtful = doubtful(&quorum, metadata_contents(config, directories));
+        let doubtful = doubtful(config, &quorum, metadata_contents(config, directories));
         Decision::Format(Formatting { directories: unformatted, quorum, doubtful })
     }
 }
@@ -245,7 +245,7 @@ fn quorum_option(config: &NodeConfig, directories: &[(PathBuf, Contents)]) -> Qu
         StorageFormat::Join | StorageFormat::Adopt => {
             return QuorumOption::NoInitialControllers(QuorumExists);
         }
-        StorageFormat::Initial(controllers) => controllers,
+        StorageFormat::Initial(controllers) | StorageFormat::Restore(controllers) => controllers,
     };
     if !config.role.is_controller() {
         return QuorumOption::NoInitialControllers(BrokerOnly);
@@ -262,12 +262,11 @@ fn quorum_option(config: &NodeConfig, directories: &[(PathBuf, Contents)]) -> Qu
     }
 }
 
-/// Which identity of a first voter may be one that another disk had.
-fn doubtful(quorum: &QuorumOption, metadata: Option<&Contents>) -> Option<DirectoryId> {
+/// Which identity of a first voter may be one that another disk had, without anybody knowing. Who gives a node its vote back knows.
+fn doubtful(config: &NodeConfig, quorum: &QuorumOption, metadata: Option<&Contents>) -> Option<DirectoryId> {
+    let is_sure = matches!(config.storage_format, StorageFormat::Restore(_)) || is_proven_new(metadata);
     match quorum {
-        QuorumOption::InitialControllers { own_directory, .. } if !is_proven_new(metadata) => {
-            Some(*own_directory)
-        }
+        QuorumOption::InitialControllers { own_directory, .. } if !is_sure => Some(*own_directory),
         _ => None,
     }
 }

@@ -272,7 +272,8 @@ impl Sim {
         let old = self.api.settings(pod).and_then(|settings| settings.get("storage.format").cloned());
         let is_restored = node_of_pod(pod).is_some_and(|node| self.watch.restorable.contains(&node));
         let is_over = self.quorum.history.is_empty();
-        if format(old.as_ref()) == "join" && format(new) == "initial" && !is_restored && !is_over {
+        let forms = ["initial", "restore"].contains(&format(new).as_str());
+        if format(old.as_ref()) == "join" && forms && !is_restored && !is_over {
             self.fail(format!("{pod} was to join, and is to form a quorum again"));
         }
     }

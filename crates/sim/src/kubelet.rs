@@ -196,7 +196,8 @@ impl Kubelet {
         founder: Option<Founder>,
         quorum: &mut Quorum,
     ) -> Option<Option<Founder>> {
-        let Some(own) = founder.as_ref().map(|founder| founder.own) else { return Some(None) };
+        let doubtful = founder.as_ref().filter(|founder| !founder.is_restored);
+        let Some(own) = doubtful.map(|founder| founder.own) else { return Some(founder) };
         let asks = self.containers.get(&pod.meta.uid).and_then(|container| container.asks);
         match (quorum.remembers(&own), asks) {
             (Memory::WasThere, _) => {
@@ -225,7 +226,7 @@ impl Kubelet {
     ) -> Disk {
         let text = |key: &str| settings.get(key).cloned().unwrap_or_default();
         let cluster = text("cluster.id");
-        if let Some(Founder { own, voters }) = founder {
+        if let Some(Founder { own, voters, .. }) = founder {
             let directory = own.directory;
             quorum.said.push(format!("node {node} formats its disk as one of the first voters"));
             if self.retired.contains(&directory) && quorum.broken.is_none() {
@@ -282,17 +283,21 @@ impl Kubelet {
 struct Founder {
     own: Voter,
     voters: Voters,
+    /// Is its vote given back to it?
+    is_restored: bool,
 }
 
 fn founder(node: NodeId, controller: bool, settings: &BTreeMap<String, String>) -> Option<Founder> {
     let text = |key: &str| settings.get(key).map_or("", String::as_str);
-    if !controller || text("storage.format") != "initial" {
-        return None;
-    }
-    let list = InitialControllers::parse(text("initial.controllers")).ok()?;
+    let is_restored = match text("storage.format") {
+        "initial" => false,
+        "restore" => true,
+        _ => return None,
+    };
+    let list = InitialControllers::parse(text("initial.controllers")).ok().filter(|_| controller)?;
     let own = Voter { node, directory: list.get(node)?.directory };
     let voters = list.iter().map(|one| Voter { node: one.node, directory: one.directory }).collect();
-    Some(Founder { own, voters: Arc::new(voters) })
+    Some(Founder { own, voters: Arc::new(voters), is_restored })
 }
 
 /// No pod gets a machine while its claim is missing, or is being deleted.

@@ -58,7 +58,7 @@ fn live(world: &mut World, kafka: &mut Kafka) -> BTreeSet<String> {
                 continue;
             }
             restarted.insert(name.clone());
-            if world.config_maps[name].storage_format.as_deref() == Some("initial") {
+            if world.config_maps[name].storage_format.as_deref() == Some("restore") {
                 kafka.disks.remove(&node_of_pod(name).unwrap());
             }
         }
@@ -196,7 +196,8 @@ fn a_leader_that_answers_keeps_its_cluster_though_no_controller_is_seen_to_be_re
     assert!(plan.restarts.is_empty(), "{:?}", plan.restarts);
     for object in &plan.objects {
         let karst_core::objects::Object::ConfigMap(map) = object else { continue };
-        assert_ne!(map.data.as_ref().unwrap()["storage.format"], "initial", "{}", object.describe());
+        let format = map.data.as_ref().unwrap()["storage.format"].as_str();
+        assert!(!["initial", "restore"].contains(&format), "{}: {format}", object.describe());
     }
 }
 

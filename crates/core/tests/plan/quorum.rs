@@ -625,7 +625,7 @@ fn a_person_restores_a_voter_after_the_majority_of_disks_was_lost_and_the_rest_i
         let after: BTreeSet<_> = world.pods.values().map(|pod| pod.meta.uid.clone()).collect();
         deleted.extend(before.difference(&after).cloned());
         let map = &world.config_maps[pod];
-        if world.pods[pod].meta.uid != uid && map.storage_format.as_deref() == Some("initial") {
+        if world.pods[pod].meta.uid != uid && map.storage_format.as_deref() == Some("restore") {
             let is_empty = world.claims.get(claim).is_none_or(|claim| claim.meta.uid != claim_uid);
             assert!(is_empty, "its disk must be empty");
             kafka.disks.remove(&NodeId(4));

@@ -115,6 +115,15 @@ fn every_needed_file_is_missed_by_name() {
 }
 
 #[test]
+fn a_vote_that_is_given_back_needs_the_list_too() {
+    let files = with(file::STORAGE_FORMAT, "restore");
+    let StorageFormat::Restore(controllers) = NodeConfig::parse(&files).unwrap().storage_format else {
+        panic!("not restore")
+    };
+    assert_eq!(controllers.as_str(), initial_controllers());
+}
+
+#[test]
 fn the_list_of_controllers_is_needed_only_for_a_new_quorum() {
     for (text, format) in
         [("static", StorageFormat::Static), ("join\n", StorageFormat::Join), ("adopt", StorageFormat::Adopt)]

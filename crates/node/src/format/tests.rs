@@ -139,6 +139,17 @@ fn others_are_asked_only_about_first_voters_that_may_have_lost_a_disk() {
 }
 
 #[test]
+fn who_gives_a_vote_back_knows_that_it_was_there_before() {
+    let StorageFormat::Initial(controllers) = config().storage_format else { panic!("not initial") };
+    let restored = formatting(
+        &config_with(StorageFormat::Restore(controllers)),
+        &disks(Contents::Empty, Contents::Empty),
+    );
+    assert_eq!(restored.doubtful, None);
+    assert_eq!(restored.quorum, formatting(&config(), &disks(Contents::Empty, Contents::Empty)).quorum);
+}
+
+#[test]
 fn what_others_know_changes_nothing_where_there_was_no_doubt() {
     let remains = Contents::InterruptedFormat { first_voters_written: true };
     let proven = formatting(&config(), &disks(Contents::Empty, remains));

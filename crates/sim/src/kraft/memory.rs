@@ -19,10 +19,10 @@ pub enum Memory {
 impl Quorum {
     /// Controllers register once, when they know everything. That outlives every leader.
     pub(super) fn register_controllers(&mut self) {
-        if self.open_for_records().is_none() {
+        let is_new = |one: &&Process| one.controller && !self.controllers.contains_key(&one.node);
+        if !self.processes.values().any(|one| is_new(&one)) || self.open_for_records().is_none() {
             return;
         }
-        let is_new = |one: &&Process| one.controller && !self.controllers.contains_key(&one.node);
         let new = self.processes.values().filter(is_new);
         let new: Vec<NodeId> =
             new.filter(|one| one.has_all || one.office.is_some()).map(|one| one.node).collect();
