@@ -1,6 +1,11 @@
 //! The launcher as a process: what it runs, what it refuses, how it stops, what it answers.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking, its helpers too"
+)]
 
 mod first_voters;
 mod support;
