@@ -1,0 +1,282 @@
+//! What users do to a cluster and what befalls it: as changes of resources, which real clusters take too, and as they are carried out in
+//! the simulated world.
+
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use karst_api::{self as api, Role};
+use karst_certs::{Kind as Authority, authority};
+use karst_core::ids::NodeId;
+use karst_core::names::{
+    DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, MIGRATION_ANNOTATION, NODE_POOLS_ANNOTATION,
+    PAUSE_ANNOTATION, RESTORE_ANNOTATION, node_of_pod,
+};
+
+use super::{CLUSTER, disks, disposable, kafka, pool};
+use crate::kubernetes::Kind;
+use crate::sim::Sim;
+
+/// What a user does, or what befalls a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Edit {
+    Scale(&'static str, i32),
+    AddPool(&'static str, i32, &'static [Role], Disks),
+    DeletePool(&'static str),
+    Roles(&'static str, &'static [Role]),
+    Configure(&'static str, i64),
+    Unset(&'static str),
+    /// Asks for another version of Kafka.
+    Version(&'static str),
+    /// Asks for another version of Kafka, and for the metadata version to stay.
+    VersionOnly(&'static str),
+    /// Asks for another listener: its name, port and type.
+    Listen(&'static str, u16, &'static str),
+    /// Puts all resources back to what they were.
+    Revert,
+    /// Tells the operator to leave the cluster alone, or not to.
+    Pause(bool),
+    /// Says with an annotation of a pool which node ids it gets, or gives away.
+    Steer(&'static str, &'static str, &'static str),
+    /// From now on the cluster is made of its pools.
+    UsePools,
+    /// Asks for larger disks.
+    Grow(&'static str, &'static str),
+    /// Asks for a pod to be made anew with empty disks.
+    Empty(i32),
+    /// Asks for a restart of all pods of a pool.
+    Roll(&'static str),
+    /// A process dies and starts again.
+    Crash(i32),
+    /// All processes die and start again.
+    PowerCut,
+    /// A process dies, and stays away for so many milliseconds.
+    Down(i32, u64),
+    /// A process dies, and its disk is gone.
+    LoseDisk(i32),
+    /// Somebody deletes a pod.
+    DeletePod(i32),
+    /// Somebody deletes a pod and its claim.
+    DeletePodAndClaim(i32),
+    /// Somebody deletes the `Kafka` resource, and all that goes with it.
+    DeleteKafka,
+    /// Somebody creates it again.
+    CreateKafka,
+    /// Asks for a static quorum to become a dynamic one.
+    Migrate,
+    /// A person who knows that another voter is intact asks for the vote of this one to be restored.
+    Restore(i32),
+    /// Asks for a new certificate of an authority.
+    Renew(Authority),
+    /// Asks for a new key of an authority.
+    Replace(Authority),
+    /// Nothing, but time passes.
+    Wait,
+}
+
+/// What a pool keeps its data on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disks {
+    /// Claims that go with their node.
+    Disposable,
+    /// Claims that stay.
+    Kept,
+    /// The pods' own.
+    Ephemeral,
+}
+
+impl fmt::Display for Edit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl Edit {
+    /// Does it disturb what runs?
+    pub fn is_fault(&self) -> bool {
+        matches!(
+            self,
+            Self::Crash(_)
+                | Self::Down(..)
+                | Self::PowerCut
+                | Self::LoseDisk(_)
+                | Self::DeletePod(_)
+                | Self::DeletePodAndClaim(_)
+                | Self::DeleteKafka
+        )
+    }
+
+    /// Misfortune strikes.
+    pub(crate) fn befall(&self, sim: &mut Sim) {
+        sim.tell(|| format!("fate      {self}"));
+        sim.watch.last_fault = sim.now;
+        if let Self::LoseDisk(node) = self {
+            sim.watch.lost_disk = Some((sim.now, NodeId(*node)));
+        }
+        self.carry_out(sim);
+    }
+
+    /// What it changes in the `Kafka` resource.
+    pub fn change_kafka(&self, kafka: &mut api::Kafka) {
+        let spec = &mut kafka.spec.kafka;
+        match self {
+            Self::Configure(key, value) => {
+                spec.config.get_or_insert_default().insert((*key).to_owned(), (*value).into());
+            }
+            Self::Unset(key) => drop(spec.config.as_mut().and_then(|config| config.remove(*key))),
+            Self::Version(version) => spec.version = Some((*version).to_owned()),
+            Self::VersionOnly(version) => {
+                spec.version = Some((*version).to_owned());
+                spec.metadata_version = Some("4.1".to_owned());
+            }
+            Self::Listen(name, port, kind) => {
+                let listener = serde_json::json!({"name": name, "port": port, "type": kind, "tls": false});
+                spec.listeners.extend(serde_json::from_value(listener).ok());
+            }
+            Self::Pause(paused) => annotate(&mut kafka.metadata, PAUSE_ANNOTATION, &paused.to_string()),
+            Self::UsePools => annotate(&mut kafka.metadata, NODE_POOLS_ANNOTATION, "enabled"),
+            Self::Migrate => annotate(&mut kafka.metadata, MIGRATION_ANNOTATION, "true"),
+            Self::Restore(node) => {
+                if let Some(directory) = disks::last_directory(kafka, *node) {
+                    annotate(&mut kafka.metadata, RESTORE_ANNOTATION, &format!("{node}:{directory}"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The pool whose resource it changes.
+    pub fn pool(&self) -> Option<&'static str> {
+        match self {
+            Self::Scale(pool, _) | Self::Roles(pool, _) | Self::Steer(pool, ..) | Self::Grow(pool, _) => {
+                Some(pool)
+            }
+            _ => None,
+        }
+    }
+
+    /// What it changes there.
+    pub fn change_pool(&self, pool: &mut api::KafkaNodePool) {
+        match self {
+            Self::Scale(_, replicas) => pool.spec.replicas = *replicas,
+            Self::Roles(_, roles) => pool.spec.roles = roles.to_vec(),
+            Self::Steer(_, annotation, ids) => annotate(&mut pool.metadata, annotation, ids),
+            Self::Grow(_, size) => {
+                if let Ok(storage) = serde_json::from_value(disposable(size)) {
+                    pool.spec.storage = storage;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The Secret that it marks with an annotation.
+    pub fn marks_secret(&self) -> Option<(String, &'static str)> {
+        match self {
+            Self::Renew(kind) => Some((kind.cert_secret(CLUSTER), authority::FORCE_RENEW)),
+            Self::Replace(kind) => Some((kind.key_secret(CLUSTER), authority::FORCE_REPLACE)),
+            _ => None,
+        }
+    }
+
+    /// Makes it so.
+    pub(crate) fn carry_out(&self, sim: &mut Sim) {
+        if let Some(pool) = self.pool() {
+            return sim.api.edit_pool(pool, |pool| self.change_pool(pool));
+        }
+        if let Some((secret, annotation)) = self.marks_secret() {
+            return sim.api.annotate_secret(&secret, annotation, "true");
+        }
+        match self {
+            Self::AddPool(name, replicas, roles, disks) => {
+                if let Some(pool) = pool(name, *replicas, roles, *disks) {
+                    sim.api.create_pool(pool);
+                }
+            }
+            Self::DeletePool(pool) => sim.api.delete_pool(pool),
+            Self::Revert => {
+                if let Some(before) = sim.before.clone() {
+                    before.restore(&mut sim.api);
+                }
+            }
+            Self::Empty(node) => {
+                if let Some(pod) = pod_of(sim, *node) {
+                    sim.api.edit_pod(&pod, |pod| {
+                        let key = DELETE_POD_AND_CLAIM_ANNOTATION.to_owned();
+                        pod.meta.annotations.insert(key, "true".to_owned());
+                    });
+                }
+            }
+            Self::Roll(pool) => {
+                sim.api.edit_set(&format!("{CLUSTER}-{pool}"), |set| {
+                    set.meta.annotations.insert(MANUAL_ROLL_ANNOTATION.to_owned(), "true".to_owned());
+                });
+            }
+            Self::Crash(node) => crash(sim, *node, None),
+            Self::Down(node, millis) => crash(sim, *node, Some(*millis)),
+            Self::LoseDisk(node) => lose_disk(sim, *node),
+            Self::PowerCut => {
+                let nodes: Vec<NodeId> = sim.quorum.processes.keys().copied().collect();
+                for node in nodes {
+                    crash(sim, node.0, None);
+                }
+            }
+            Self::DeletePod(node) => delete_pod(sim, *node),
+            Self::DeletePodAndClaim(node) => {
+                let claims: Vec<_> = sim
+                    .api
+                    .claims()
+                    .filter(|claim| node_of_pod(&claim.meta.name) == Some(NodeId(*node)))
+                    .map(|claim| (claim.meta.name.clone(), claim.meta.uid.clone()))
+                    .collect();
+                for (name, uid) in claims {
+                    // It was just seen.
+                    let _ = sim.api.delete(Kind::Claim, &name, &uid, None);
+                }
+                delete_pod(sim, *node);
+            }
+            Self::DeleteKafka => sim.api.delete_kafka(),
+            Self::CreateKafka => {
+                if let Some(kafka) = kafka() {
+                    sim.api.create_kafka(kafka);
+                }
+            }
+            Self::Wait => {}
+            of_kafka => {
+                if let Self::Restore(node) = of_kafka {
+                    disks::allow_restoration(sim, NodeId(*node));
+                }
+                sim.api.edit_kafka(|kafka| of_kafka.change_kafka(kafka));
+            }
+        }
+    }
+}
+
+fn annotate(meta: &mut ObjectMeta, annotation: &str, value: &str) {
+    meta.annotations.get_or_insert_default().insert(annotation.to_owned(), value.to_owned());
+}
+
+fn pod_of(sim: &Sim, node: i32) -> Option<String> {
+    let pod = sim.api.pods().find(|pod| node_of_pod(&pod.meta.name) == Some(NodeId(node)))?;
+    Some(pod.meta.name.clone())
+}
+
+fn delete_pod(sim: &mut Sim, node: i32) {
+    let Some(name) = pod_of(sim, node) else { return };
+    let Some(uid) = sim.api.pod(&name).map(|pod| pod.meta.uid.clone()) else { return };
+    // It was just seen.
+    let _ = sim.api.delete(Kind::Pod, &name, &uid, None);
+}
+
+fn crash(sim: &mut Sim, node: i32, down: Option<u64>) {
+    sim.kubelet.crash(NodeId(node), down, sim.now, &mut sim.quorum, &mut sim.dice);
+}
+
+/// The disk of a node's pod is gone, whether its process runs or not.
+fn lose_disk(sim: &mut Sim, node: i32) {
+    let Some(pod) = pod_of(sim, node).and_then(|name| sim.api.pod(&name).cloned()) else { return };
+    let claim = sim.api.volume(&pod.meta.uid).and_then(|claim| sim.api.claim(claim));
+    let disk = claim.map_or_else(|| pod.meta.uid.clone(), |claim| claim.meta.uid.clone());
+    crash(sim, node, None);
+    sim.kubelet.lose_disk(&disk, &mut sim.quorum);
+}
