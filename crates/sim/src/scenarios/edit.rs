@@ -106,6 +106,11 @@ impl Edit {
         )
     }
 
+    /// Is a disk lost by it?
+    pub(crate) fn takes_disk(&self) -> bool {
+        matches!(self, Self::LoseDisk(_) | Self::DeletePodAndClaim(_))
+    }
+
     /// Misfortune strikes.
     pub(crate) fn befall(&self, sim: &mut Sim) {
         sim.tell(|| format!("fate      {self}"));
