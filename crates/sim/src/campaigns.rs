@@ -131,8 +131,12 @@ fn disturb_every_call(
             let report = run(start, scenario, seed, &faults, false);
             tally.count(&report);
             let counts = !scenario.is_racy && stale.is_none_or(|stale| stale.together && !scenario.hurries());
-            let ends_alike = stale.is_none() || !scenario.ids_differ;
-            if let Some(what) = difference(ends_alike, counts, &calm, &report) {
+            let must = Must {
+                end_alike: stale.is_none() || !scenario.ids_differ,
+                count_alike: counts,
+                make_all: !scenario.hurries(),
+            };
+            if let Some(what) = difference(must, &calm, &report) {
                 let again = run(start, scenario, seed, &faults, true);
                 tally.findings.push(finding(scenario, seed, faults.at, what, again.story));
             }
@@ -151,22 +155,33 @@ fn finding(
     Finding { scenario: scenario.name, seed, at, what, story }
 }
 
+/// What a disturbed run has to have in common with an undisturbed one.
+#[derive(Debug, Clone, Copy)]
+struct Must {
+    /// Does it end in the same way?
+    end_alike: bool,
+    /// Is as much made and deleted?
+    count_alike: bool,
+    /// Also no less? Where the user hurries, who looks late never sees what was wanted in between.
+    make_all: bool,
+}
+
 /// How a run differs from an undisturbed one, in what must not differ.
-fn difference(ends_alike: bool, counts: bool, calm: &Report, report: &Report) -> Option<String> {
+fn difference(must: Must, calm: &Report, report: &Report) -> Option<String> {
     if report.broken.is_some() {
         return report.broken.clone();
     }
-    if ends_alike && calm.end != report.end {
+    if must.end_alike && calm.end != report.end {
         return Some(format!("it ended as {:?}, not as {:?}", report.end, calm.end));
     }
-    if !counts {
+    if !must.count_alike {
         return None;
     }
     for (what, calm, seen) in [
         ("created", &calm.counts.created, &report.counts.created),
         ("deleted", &calm.counts.deleted, &report.counts.deleted),
     ] {
-        if let Some(key) = counted_otherwise(calm, seen) {
+        if let Some(key) = counted_otherwise(calm, seen, must.make_all) {
             let count = |counts: &Made| counts.get(&key).copied().unwrap_or_default();
             return Some(format!(
                 "{what} {key:?} {} times, and undisturbed {} times",
@@ -182,11 +197,11 @@ type Made = BTreeMap<(Kind, String), usize>;
 
 /// Something that was made or deleted more often than undisturbed, or a disk or a pod set less often. A pod may be restarted once less: one that
 /// comes up late has what others are restarted for. (That none is outdated in the end is seen in the end.)
-fn counted_otherwise(calm: &Made, seen: &Made) -> Option<(Kind, String)> {
+fn counted_otherwise(calm: &Made, seen: &Made, makes_all: bool) -> Option<(Kind, String)> {
     let count = |counts: &Made, key: &(Kind, String)| counts.get(key).copied().unwrap_or_default();
     let is_wrong = |key: &&(Kind, String)| match key.0 {
-        Kind::Pod => count(seen, key) > count(calm, key),
-        Kind::Claim | Kind::PodSet => count(seen, key) != count(calm, key),
+        Kind::Claim | Kind::PodSet if makes_all => count(seen, key) != count(calm, key),
+        Kind::Pod | Kind::Claim | Kind::PodSet => count(seen, key) > count(calm, key),
         _ => false,
     };
     calm.keys().chain(seen.keys()).find(is_wrong).cloned()
