@@ -87,13 +87,24 @@ impl<'a> ConsoleTools<'a> {
 
     /// The voters of the quorum.
     pub async fn voters(&self) -> Result<Vec<Member>> {
-        let status = self.run("kafka-metadata-quorum", &["describe", "--status"], "").await?;
-        let line = status.lines().find_map(|line| line.strip_prefix("CurrentVoters:"));
-        let line = line.with_context(|| format!("no CurrentVoters in:\n{status}"))?;
+        let line = self.quorum("CurrentVoters:").await?;
         let mut voters: Vec<Member> =
-            serde_json::from_str(line.trim()).with_context(|| format!("cannot read {line}"))?;
+            serde_json::from_str(&line).with_context(|| format!("cannot read {line}"))?;
         voters.sort();
         Ok(voters)
+    }
+
+    /// The node that leads the quorum.
+    pub async fn leader(&self) -> Result<i32> {
+        let line = self.quorum("LeaderId:").await?;
+        line.parse().with_context(|| format!("cannot read {line}"))
+    }
+
+    async fn quorum(&self, field: &str) -> Result<String> {
+        let status = self.run("kafka-metadata-quorum", &["describe", "--status"], "").await?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        let line = line.with_context(|| format!("no {field} in:\n{status}"))?;
+        Ok(line.trim().to_owned())
     }
 
     /// Where the tools start.

@@ -9,6 +9,7 @@ pub mod audit;
 pub mod cluster;
 pub mod crash;
 pub mod credentials;
+pub mod disks;
 pub mod door;
 pub mod kafka_call;
 pub mod kafka_door;

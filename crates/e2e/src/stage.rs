@@ -1,12 +1,11 @@
 //! A stage for the stories of the simulation: the same resources, the same steps and the same end, on a real cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret};
 use karst_api::{Kafka, KafkaNodePool, KafkaStatus, QuorumKind, StrimziPodSet};
 use karst_core::names::{
     BROKER_ROLE_LABEL, DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, node_of_pod,
@@ -20,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::{Cluster, condition, is_pod_ready, is_true};
+use crate::disks;
 use crate::kafka_tools::{ConsoleTools, Kcat};
 use crate::manifests::{kafka, pool};
 use crate::story::{Namespaced, Scene};
@@ -205,15 +205,7 @@ impl Stage<'_> {
     async fn lose_disk(&self, node: i32) -> Result<()> {
         let claims = self.claims(node).await?;
         let claim = claims.first().with_context(|| format!("node {node} has no claim"))?;
-        let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.clone());
-        let volumes: Api<PersistentVolume> = Api::all(self.cluster.scene.client.clone());
-        let volume = volumes.get(&volume.context("a claim without a volume")?).await?;
-        let place = volume.spec.and_then(|spec| spec.local).context("only local volumes can be emptied")?;
-        let pod = self.pod(node).await?;
-        if runs(&pod) {
-            kill(&pod)?;
-        }
-        empty(Path::new(&place.path))
+        disks::lose(self.cluster.scene, &self.pod(node).await?, claim).await
     }
 
     /// Waits until everything is as it was asked for, or nothing changes any more.
@@ -365,17 +357,4 @@ fn kill(pod: &Pod) -> Result<()> {
 fn voters(status: &KafkaStatus) -> BTreeSet<i32> {
     let voters = status.quorum.as_ref().and_then(|quorum| quorum.voter_ids.clone());
     voters.into_iter().flatten().collect()
-}
-
-/// Removes everything in a directory.
-fn empty(place: &Path) -> Result<()> {
-    let all: Vec<PathBuf> = std::fs::read_dir(place)
-        .with_context(|| format!("looking into {}", place.display()))?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<_, _>>()?;
-    for one in all {
-        let removed = if one.is_dir() { std::fs::remove_dir_all(&one) } else { std::fs::remove_file(&one) };
-        removed.with_context(|| format!("removing {}", one.display()))?;
-    }
-    Ok(())
 }

@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use karst_api::{Kafka, KafkaNodePool, KafkaStatus};
-use karst_e2e::cluster::{Cluster, STARTING, condition, is_true};
-use karst_e2e::kafka_tools::Kcat;
+use karst_e2e::cluster::{Cluster, STARTING, condition, is_pod_ready, is_true};
+use karst_e2e::kafka_tools::{ConsoleTools, Kcat};
 use karst_e2e::manifests::{claims, kafka, pool, replicated, separate};
 use karst_e2e::operator::Operator;
 use karst_e2e::snapshot::Facts;
 use karst_e2e::story::story;
-use karst_e2e::{kubectl, wait};
+use karst_e2e::{disks, kubectl, wait};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use tokio::time::sleep;
@@ -117,6 +117,51 @@ async fn restore(cluster: &Cluster<'_>, voter: &str) -> Result<()> {
         .await?;
     cluster.until_voters(&[3, 4, 5]).await?;
     cluster.until_pods_ready(6).await
+}
+
+/// The settings of a first voter say that it forms the quorum until the operator has seen it in there. Here it never does.
+#[tokio::test]
+async fn disasters_that_befall_a_first_voter_at_once_cost_it_its_vote() -> Result<()> {
+    story("disasters-first", Duration::from_secs(600), async |scene| {
+        let operator = Operator::installed(&scene.client);
+        let cluster = Cluster::create(scene, &replicated("live"), &separate("live")).await?;
+        cluster.until_pods(6).await?;
+        scene.step("stopping the operator, before it has seen a quorum");
+        operator.scale(0).await?;
+        cluster.until_pods_ready(6).await?;
+        let leader = ConsoleTools::new(scene, "live-brokers-0", "localhost:9092").leader().await?;
+        lose_disk_of_founder(&cluster, leader).await?;
+
+        scene.step("starting the operator, which replaces the voter");
+        operator.scale(1).await?;
+        cluster.until_ready().await?;
+        cluster.until_voters(&[3, 4, 5]).await?;
+        let founders = cluster.status().await?.initial_controllers.context("no initial controllers")?;
+        for (node, directory) in (3..).zip(directories(&cluster).await?) {
+            let is_first = founders.contains(&directory);
+            ensure!(is_first == (node != leader), "node {node} votes with {directory}, of {founders}");
+        }
+        Kcat::new(&cluster.bootstrap().await?).round_trip("after", "record").await
+    })
+    .await
+}
+
+async fn lose_disk_of_founder(cluster: &Cluster<'_>, node: i32) -> Result<()> {
+    let (scene, pod) = (cluster.scene, format!("live-controllers-{node}"));
+    let settings = scene.api::<ConfigMap>().get(&pod).await?.data.unwrap_or_default();
+    ensure!(settings["storage.format"] == "initial", "the operator has seen the quorum already");
+    scene.step(format!("the leader, {pod}, loses its disk"));
+    let claim = scene.api::<PersistentVolumeClaim>().get(&format!("data-{pod}")).await?;
+    disks::lose(scene, &scene.api::<Pod>().get(&pod).await?, &claim).await?;
+    let is_back = |found: Option<&Pod>| {
+        let containers = found?.status.as_ref()?.container_statuses.as_ref()?;
+        let restarts = containers.iter().map(|container| container.restart_count).max()?;
+        (restarts > 0 && is_pod_ready(found?)).then_some(())
+    };
+    wait::until_one(scene.api::<Pod>(), &pod, "its return", STARTING, is_back).await?;
+    let log = kubectl::run(&["logs", "--namespace", &scene.namespace, &pod, "--container=kafka"]).await?;
+    ensure!(log.contains("know that this node was one of them"), "nobody told it:\n{log}");
+    Ok(())
 }
 
 #[tokio::test]
