@@ -230,8 +230,12 @@ impl Guard<'_> {
                 }
                 nodes
             }
+            Answer::Known(quorum) if quorum.is_committed => {
+                nodes.into_iter().filter(|node| quorum.has_voter(*node)).collect()
+            }
             Answer::Known(quorum) => {
-                nodes.into_iter().filter(|node| quorum.has_voter(*node) || !quorum.is_committed).collect()
+                self.resolved.awaits_commit |= nodes.iter().any(|node| !quorum.has_voter(*node));
+                nodes
             }
         }
     }

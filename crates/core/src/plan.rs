@@ -79,6 +79,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     let pool_problems = resolved.pool_problems;
     let (partitions_of, asks_quorum) = (resolved.partitions_of, resolved.asks_quorum);
     let log_dirs_of = resolved.log_dirs_of;
+    plan.look_soon(resolved.awaits_commit.then_some(LOOK_AFTER_DEEDS));
 
     // Certificates, whatever is wrong with the rest.
     let refusal = certify(&mut plan, world, resolved.cluster.as_ref());

@@ -41,6 +41,8 @@ pub struct Resolved {
     pub log_dirs_of: BTreeSet<NodeId>,
     /// Must the quorum be asked, because nodes that may vote are to go?
     pub asks_quorum: bool,
+    /// Do nodes that vote no longer stay for the moment, because another leader could still undo that?
+    pub awaits_commit: bool,
 }
 
 /// Reads the resources, checks them, and holds what must not change while it runs.

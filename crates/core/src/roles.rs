@@ -82,7 +82,9 @@ pub(crate) fn still_votes(
         Answer::Silent(_) => false,
         Answer::Known(quorum) => {
             let votes = nodes.iter().any(|node| quorum.has_voter(*node));
-            votes || (were_controllers && !quorum.is_committed)
+            let may_vote_again = were_controllers && !quorum.is_committed;
+            resolved.awaits_commit |= may_vote_again && !votes;
+            votes || may_vote_again
         }
     }
 }
