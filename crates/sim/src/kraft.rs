@@ -348,6 +348,15 @@ impl Quorum {
         self.leader().is_none() && voters.len() == 2 && voters.iter().any(has_left)
     }
 
+    /// Are the disks of most voters gone, while somebody who does not vote has a copy of what they knew? Then a person decides.
+    pub fn outlives_its_voters(&self) -> bool {
+        let voters = self.committed_voters();
+        let has_disk = |voter: &&Voter| self.disks.values().any(|disk| disk.directory == voter.directory);
+        let left = voters.iter().filter(has_disk).count();
+        let has_copy = self.disks.values().any(|disk| !disk.log.is_empty());
+        self.leader().is_none() && left < majority(voters.len()) && has_copy
+    }
+
     /// How many of these voters are healthy.
     pub fn healthy<'a>(&self, voters: impl IntoIterator<Item = &'a Voter>) -> usize {
         voters.into_iter().filter(|voter| self.is_healthy(voter)).count()
