@@ -187,7 +187,8 @@ fn conclude(mut start: Start, scenario: &Scenario) -> Report {
     let ready = end.pods.values().filter(|(_, _, ready)| *ready).count();
     let before = start.sim.before.take();
     let is_unlucky = start.sim.watch.unlucky && start.sim.quorum.leader().is_none();
-    let is_copied = scenario.base == Base::Ephemeral && start.sim.quorum.outlives_its_voters();
+    let starts_over = scenario.base == Base::Ephemeral && scenario.ready.is_some();
+    let is_copied = starts_over && start.sim.quorum.outlives_its_voters();
     let stuck = start.sim.quorum.is_stuck_between_two() || is_unlucky || is_copied;
     if stuck {
         start.sim.tell(|| "end       the quorum is stuck, and nobody could have known".to_owned());
