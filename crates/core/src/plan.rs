@@ -107,6 +107,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         if plan.facts.is_empty() && !status::has_said(world, adopting.reason()) {
             let progress = Progress::Underway { reason: adopting.reason(), message: adopting.to_string() };
             plan.notices.push(adopting);
+            // What is only said wakes nobody.
             plan.look_soon(Some(Duration::ZERO));
             report_pools(&mut plan, world, Err(&progress), &pool_problems)?;
             return finish(plan, world, None, progress);
@@ -115,8 +116,8 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     }
 
     // More of Kafka's word, where a decision needs it.
-    if asks_quorum && !world.answers.quorum.was_asked() {
-        plan.questions.quorum = controller_hosts(world);
+    if asks_quorum {
+        ask_quorum(&mut plan.questions, world);
     }
     ask_partitions(&mut plan.questions, world, partitions_of);
     plan.questions.ask_log_dirs(log_dirs_of, || world.serving_brokers());
@@ -143,8 +144,8 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
 
     // That no controller is ready may be yesterday's news: before a disk is formatted as that of a voter, Kafka is asked itself.
     let anew = anew::next(world, &cluster);
-    if (anew.restoration.is_some() || restoration::is_asked(world)) && !world.answers.quorum.was_asked() {
-        plan.questions.quorum = controller_hosts(world);
+    if anew.restoration.is_some() || restoration::is_asked(world) {
+        ask_quorum(&mut plan.questions, world);
     }
 
     // What is not known yet decides the rest, so there is no use in going on.
@@ -400,8 +401,8 @@ fn bootstrap_servers(world: &World, cluster: &Cluster) -> String {
 /// What is asked whenever somebody could answer.
 fn first_questions(world: &World) -> Questions {
     let mut questions = Questions::default();
-    if world.has_serving_controller() && !world.answers.quorum.was_asked() {
-        questions.quorum = controller_hosts(world);
+    if world.has_serving_controller() {
+        ask_quorum(&mut questions, world);
     }
     let brokers = world.serving_brokers();
     if !brokers.is_empty() && !world.answers.registered.was_asked() {
@@ -409,6 +410,13 @@ fn first_questions(world: &World) -> Questions {
         questions.brokers = brokers;
     }
     questions
+}
+
+/// Asks who votes, once in a pass.
+fn ask_quorum(questions: &mut Questions, world: &World) {
+    if !world.answers.quorum.was_asked() {
+        questions.quorum = controller_hosts(world);
+    }
 }
 
 /// Asks which partitions live on nodes. What was answered before is asked again with it: an answer takes the place of the one
@@ -538,7 +546,7 @@ fn roll(plan: &mut Plan, world: &World, cluster: &Cluster, due: &[Due<'_>]) {
     plan.notices.extend(roll.notices);
     plan.look_soon(roll.look_again);
     if roll.asks_quorum {
-        plan.questions.quorum = controller_hosts(world);
+        ask_quorum(&mut plan.questions, world);
     }
     ask_partitions(&mut plan.questions, world, roll.partitions_of);
     plan.questions.ask_log_dirs(roll.log_dirs_of, || world.serving_brokers());

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::Api;
-use nix::sys::signal::Signal;
 
 use crate::processes;
 use crate::story::Scene;
@@ -16,8 +15,8 @@ pub async fn lose(scene: &Scene, pod: &Pod, claim: &PersistentVolumeClaim) -> Re
     let volumes: Api<PersistentVolume> = Api::all(scene.client.clone());
     let volume = volumes.get(&volume.context("a claim without a volume")?).await?;
     let place = volume.spec.and_then(|spec| spec.local).context("only local volumes can be emptied")?;
-    if processes::exists(pod, "java") {
-        processes::signal(pod, "java", Signal::SIGKILL)?;
+    if processes::kafka_runs(pod) {
+        processes::kill_kafka(pod)?;
     }
     empty(Path::new(&place.path))
 }

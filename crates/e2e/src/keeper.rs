@@ -16,7 +16,6 @@ use karst_core::names::CONTROLLER_ROLE_LABEL;
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use kube::runtime::watcher::Config;
-use nix::sys::signal::Signal;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
@@ -242,7 +241,7 @@ impl Work {
         let pod = found.with_context(|| format!("no pod runs the leader, node {leader}"))?;
         let name = pod.name_any();
         self.scene.step(format!("  killing {name}, which leads"));
-        processes::signal(pod, "java", Signal::SIGKILL)?;
+        processes::kill_kafka(pod)?;
         // A container that dies a second time would be kept waiting. Its pod goes, and comes again.
         pods.delete(&name, &DeleteParams::default().grace_period(0)).await?;
         lock(&self.record).killed.insert(name);

@@ -8,15 +8,23 @@ use kube::ResourceExt;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+/// The program that Kafka is.
+const KAFKA: &str = "java";
+
 /// Sends a signal to the process in a pod whose program ends with `program`.
 pub(crate) fn signal(pod: &Pod, program: &str, signal: Signal) -> Result<()> {
     let process = of_pod(pod, program)?;
     kill(process, signal).with_context(|| format!("sending {signal} to process {process}"))
 }
 
-/// Does such a process run in a pod?
-pub(crate) fn exists(pod: &Pod, program: &str) -> bool {
-    of_pod(pod, program).is_ok()
+/// Does Kafka run in a pod?
+pub(crate) fn kafka_runs(pod: &Pod) -> bool {
+    of_pod(pod, KAFKA).is_ok()
+}
+
+/// Ends Kafka in a pod, without a warning.
+pub(crate) fn kill_kafka(pod: &Pod) -> Result<()> {
+    signal(pod, KAFKA, Signal::SIGKILL)
 }
 
 /// The process of a pod. Its control group carries the pod's UID, so no other instance's is found.

@@ -14,16 +14,15 @@ use karst_core::versions::metadata_name;
 use karst_sim::scenarios::{self, Base, CLUSTER, Edit, Scenario, When};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Resource, ResourceExt};
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::{Cluster, condition, is_pod_ready, is_true};
-use crate::disks;
 use crate::kafka_tools::{ConsoleTools, Kcat};
 use crate::manifests::{kafka, pool};
+use crate::processes::{kafka_runs, kill_kafka};
 use crate::story::{Namespaced, Scene};
-use crate::{old_disks, processes};
+use crate::{disks, old_disks};
 
 /// How often somebody looks.
 const LOOKING: Duration = Duration::from_millis(500);
@@ -146,8 +145,10 @@ impl Stage<'_> {
             Edit::Roll(pool) => {
                 self.annotate::<StrimziPodSet>(&format!("{CLUSTER}-{pool}"), MANUAL_ROLL_ANNOTATION).await
             }
-            Edit::Crash(node) => kill(&self.pod(*node).await?),
-            Edit::PowerCut => self.pods().await?.iter().filter(|pod| runs(pod)).try_for_each(kill),
+            Edit::Crash(node) => kill_kafka(&self.pod(*node).await?),
+            Edit::PowerCut => {
+                self.pods().await?.iter().filter(|pod| kafka_runs(pod)).try_for_each(kill_kafka)
+            }
             Edit::LoseDisk(node) => self.lose_disk(*node).await,
             Edit::DeletePod(node) => self.delete::<Pod>(&self.pod(*node).await?.name_any()).await,
             Edit::DeletePodAndClaim(node) => {
@@ -277,17 +278,10 @@ impl Stage<'_> {
         let ids = |nodes: &BTreeSet<karst_core::ids::NodeId>| nodes.iter().map(|node| node.0).collect();
         let allowed: Vec<BTreeSet<i32>> =
             [Some(&scenario.voters), scenario.or_voters.as_ref()].into_iter().flatten().map(ids).collect();
-        if scenario.ready.is_none() && status.quorum.is_none() {
-            // A cluster whose resources were lost, and nobody is left to say who votes.
-            ensure!(!is_true(&status, "Ready"), "it is ready, and not stuck");
-            return Ok(());
-        }
-        ensure!(allowed.contains(&voters), "{voters:?} vote, and not one of {allowed:?}");
-        let Some(count) = scenario.ready else {
-            let healthy = condition(&status, "QuorumHealthy").and_then(|one| one.reason.clone());
-            ensure!(healthy.as_deref() == Some("NoLeader"), "the quorum is {healthy:?}, and not stuck");
-            return Ok(());
-        };
+        // Of a cluster whose resources were lost nobody may be left to say who votes.
+        let is_unknown = scenario.ready.is_none() && status.quorum.is_none();
+        ensure!(is_unknown || allowed.contains(&voters), "{voters:?} vote, and not one of {allowed:?}");
+        let Some(count) = scenario.ready else { return is_stuck(&status) };
         let pods = self.pods().await?;
         let ready = pods.iter().filter(|pod| is_pod_ready(pod)).count();
         ensure!(
@@ -351,12 +345,15 @@ fn is_broker(pod: &Pod) -> bool {
     pod.labels().get(BROKER_ROLE_LABEL).is_some_and(|role| role == "true")
 }
 
-fn runs(pod: &Pod) -> bool {
-    processes::exists(pod, "java")
-}
-
-fn kill(pod: &Pod) -> Result<()> {
-    processes::signal(pod, "java", Signal::SIGKILL)
+/// Does the status say that nobody can be elected? Where it knows no quorum, it says that nothing is ready.
+fn is_stuck(status: &KafkaStatus) -> Result<()> {
+    if status.quorum.is_none() {
+        ensure!(!is_true(status, "Ready"), "it is ready, and not stuck");
+        return Ok(());
+    }
+    let healthy = condition(status, "QuorumHealthy").and_then(|one| one.reason.clone());
+    ensure!(healthy.as_deref() == Some("NoLeader"), "the quorum is {healthy:?}, and not stuck");
+    Ok(())
 }
 
 fn voters(status: &KafkaStatus) -> BTreeSet<i32> {

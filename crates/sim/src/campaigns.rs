@@ -130,11 +130,11 @@ fn disturb_every_call(
             let faults = Faults { at: Some((call, *fate)), stale: *stale, ..Faults::default() };
             let report = run(start, scenario, seed, &faults, false);
             tally.count(&report);
-            let counts = !scenario.is_racy && stale.is_none_or(|stale| stale.together && !scenario.hurries());
+            let hurries = scenario.hurries();
             let must = Must {
                 end_alike: stale.is_none() || !scenario.ids_differ,
-                count_alike: counts,
-                make_all: !scenario.hurries(),
+                count_alike: !scenario.is_racy && stale.is_none_or(|stale| stale.together && !hurries),
+                make_all: !hurries,
             };
             if let Some(what) = difference(must, &calm, &report) {
                 let again = run(start, scenario, seed, &faults, true);
@@ -195,7 +195,7 @@ fn difference(must: Must, calm: &Report, report: &Report) -> Option<String> {
 
 type Made = BTreeMap<(Kind, String), usize>;
 
-/// Something that was made or deleted more often than undisturbed, or a disk or a pod set less often. A pod may be restarted once less: one that
+/// Something that was made or deleted more often than undisturbed, or, where all is to be made, a disk or a pod set less often. A pod may be restarted once less: one that
 /// comes up late has what others are restarted for. (That none is outdated in the end is seen in the end.)
 fn counted_otherwise(calm: &Made, seen: &Made, makes_all: bool) -> Option<(Kind, String)> {
     let count = |counts: &Made, key: &(Kind, String)| counts.get(key).copied().unwrap_or_default();
