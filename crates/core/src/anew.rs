@@ -15,7 +15,7 @@ use crate::names::DISK_ANNOTATION;
 use crate::notice::Notice;
 use crate::quorum::Kind;
 use crate::restoration::{self, Restoration, config_map, pod};
-use crate::world::{PodView, QuorumView, World};
+use crate::world::{QuorumView, World};
 use crate::{pods, quorum_status};
 
 /// How long a quorum must have been without a leader. An election takes seconds.
@@ -82,8 +82,8 @@ fn has_disk(world: &World, node: NodeId) -> bool {
     disk(world, node).is_some_and(|uid| pod(world, node).is_some_and(|pod| pod.meta.uid == *uid))
 }
 
-/// Which pod to remember as the one that has the node's disk. A controller that serves has it, for it found a leader and caught up.
-/// Of others only a leader can tell: a pod that comes later is empty.
+/// Which pod to remember as the one that has the node's disk. A pod that serves has it, for it found a leader and caught up, though
+/// nobody may lead any more. Of others only a leader can tell: a pod that comes later is empty.
 pub(crate) fn memory(world: &World, cluster: &Cluster, node: Node<'_>) -> Option<String> {
     if !is_ephemeral(world, cluster) {
         return None;
@@ -92,8 +92,7 @@ pub(crate) fn memory(world: &World, cluster: &Cluster, node: Node<'_>) -> Option
     let quorum = world.answers.quorum.known();
     let takes_part =
         |quorum: &QuorumView| quorum.voters.iter().any(|voter| voter.node == node.id && voter.takes_part);
-    let serves = |pod: &PodView| pod.is_serving() && (quorum.is_some() || pod.runs_controller());
     let is_new = || remembered.is_none() && quorum.is_some_and(takes_part);
-    let pod = pod(world, node.id).filter(|pod| serves(pod) || is_new());
+    let pod = pod(world, node.id).filter(|pod| pod.is_serving() || is_new());
     pod.map(|pod| &pod.meta.uid).or(remembered).cloned()
 }

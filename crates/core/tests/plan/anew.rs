@@ -38,17 +38,23 @@ fn lose(world: &mut World, kafka: &mut Kafka, is_lost: impl Fn(&str) -> bool) {
     run_pods(world, false);
 }
 
-/// Goes on until nothing is left to do. Controllers are ready when a majority of voters has its disks. Returns the pods that were
-/// restarted.
+fn serving(world: &World) -> BTreeSet<String> {
+    world.pods.values().filter(|pod| pod.is_serving()).map(|pod| pod.meta.uid.clone()).collect()
+}
+
+/// Goes on until nothing is left to do. Controllers are ready when a majority of voters has its disks, brokers from then on. Returns
+/// the pods that were restarted.
 fn live(world: &mut World, kafka: &mut Kafka) -> BTreeSet<String> {
     let mut restarted = BTreeSet::new();
+    let mut served = serving(world);
     for _ in 0..100 {
         let intact = kafka.voters.iter().filter(|voter| !kafka.disks.contains_key(&voter.node)).count();
         let has_leader = intact * 2 > kafka.voters.len();
         for pod in world.pods.values_mut() {
-            let serves = has_leader || (!pod.runs_controller() && pod.ready);
+            let serves = has_leader || (!pod.runs_controller() && served.contains(&pod.meta.uid));
             Arc::make_mut(pod).ready = serves;
         }
+        served = serving(world);
         let before = world.pods.clone();
         if !step(world, kafka, &[]) {
             return restarted;
@@ -201,6 +207,19 @@ fn a_leader_that_answers_keeps_its_cluster_though_no_controller_is_seen_to_be_re
     }
 }
 
+/// It copied what the last old controller knew, and the operator sees it when that one is gone too.
+#[test]
+fn a_broker_that_was_fast_enough_to_copy_is_left_to_a_person() {
+    let (mut world, mut kafka) = formed(ephemeral());
+    lose(&mut world, &mut kafka, |_| true);
+    Arc::make_mut(world.pods.get_mut("my-cluster-brokers-1").unwrap()).ready = true;
+    live(&mut world, &mut kafka);
+    world.now += Duration::from_secs(3600);
+    assert_eq!(live(&mut world, &mut kafka), BTreeSet::new());
+    let told = warning(&world, "DisksLost").unwrap();
+    assert!(told.contains("Left are the disks of my-cluster-brokers-1."), "{told}");
+}
+
 /// A quorum that was formed anew can lose its leader before anybody has asked it anything.
 #[test]
 fn pods_that_serve_have_their_disks_though_kafka_was_never_heard_since() {
@@ -215,9 +234,6 @@ fn pods_that_serve_have_their_disks_though_kafka_was_never_heard_since() {
     for object in plan.objects.drain(..) {
         let Object::ConfigMap(map) = object else { continue };
         let name = map.metadata.name.unwrap();
-        if !world.pods[&name].runs_controller() {
-            continue;
-        }
         let disk = &map.metadata.annotations.unwrap()["karst.io/disk-of-pod"];
         assert_eq!(*disk, world.pods[&name].meta.uid, "{name}");
         Arc::make_mut(world.config_maps.get_mut(&name).unwrap())
