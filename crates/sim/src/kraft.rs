@@ -4,17 +4,20 @@
 //! A node's disk holds its directory id, its log and its vote; they survive the process and go with the disk. The set of
 //! voters is in the log: a node goes by the newest one it has, committed or not. Nothing here knows of Kubernetes.
 
+mod brokers;
+mod election;
 mod fixed;
 mod memory;
+mod replication;
+mod view;
+mod voters;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use karst_core::dynamic::SettingChange;
 use karst_core::ids::{DirectoryId, NodeId};
 use karst_core::membership::Voter;
-use karst_core::world::{QuorumView, Replica};
 
 use crate::dice::Dice;
 pub use fixed::fixed_voters;
@@ -25,11 +28,6 @@ pub use memory::Memory;
 pub const FETCH_TIMEOUT: u64 = 2_000;
 /// After so long without a majority a leader gives up its office.
 const OFFICE_TIMEOUT: u64 = 3_000;
-/// For so long an observer that is gone stays in the list.
-const OBSERVER_LINGERS: u64 = 300_000;
-
-/// For so long a broker that died counts as one that serves.
-const SESSION_TIMEOUT: u64 = 9_000;
 
 /// A set of voters.
 pub type Voters = Arc<BTreeSet<Voter>>;
@@ -362,28 +360,6 @@ impl Quorum {
         voters.into_iter().filter(|voter| self.is_healthy(voter)).count()
     }
 
-    /// Every process and what is on its disk, for people.
-    pub fn picture(&self) -> Vec<String> {
-        let of = |process: &Process| {
-            let Some(disk) = self.disk_of(process) else {
-                return format!("node {} has no disk", process.node);
-            };
-            let voters: Vec<_> =
-                disk.voters().iter().flat_map(|all| all.iter().map(ToString::to_string)).collect();
-            format!(
-                "node {} (directory {}): leads {}, controller {}, term {}, {} records, knows the voters {}",
-                process.node,
-                disk.directory,
-                process.office.is_some(),
-                process.controller,
-                disk.epoch,
-                disk.log.len(),
-                voters.join(", ")
-            )
-        };
-        self.processes.values().map(of).collect()
-    }
-
     /// Time passes.
     pub fn step(&mut self, now: u64, dice: &mut Dice) {
         self.now = now;
@@ -439,94 +415,6 @@ impl Quorum {
         self.now.saturating_sub(office.since) > OFFICE_TIMEOUT && heard.count() < majority(voters.len())
     }
 
-    /// Everybody copies from the newest leader, and cuts off what it does not have.
-    fn fetch(&mut self, dice: &mut Dice) {
-        let nodes: Vec<NodeId> =
-            self.processes.values().filter(|one| one.office.is_none()).map(|one| one.node).collect();
-        for node in nodes {
-            if dice.chance(900) {
-                self.fetch_one(node, dice);
-            }
-        }
-    }
-
-    fn fetch_one(&mut self, node: NodeId, dice: &mut Dice) {
-        let Some(leader) = self.leader().map(|leader| leader.node) else { return };
-        let (Some(from), Some(to)) = (self.processes.get(&leader), self.processes.get(&node)) else { return };
-        let (Some(office), Some(source), Some(own)) = (&from.office, self.disk_of(from), self.voter_of(to))
-        else {
-            return;
-        };
-        let (epoch, has) = (office.epoch, source.log.len());
-        let Some(target) = self.disk_of(to) else { return };
-        if target.epoch > epoch {
-            // Somebody knows of a newer term: this one is over.
-            self.end_office(leader);
-            return;
-        }
-        let shared = shared(&source.log, &target.log);
-        let upto = if dice.chance(150) { has.min(shared + 1) } else { has };
-        let new: Vec<Record> = source.log[shared..upto].to_vec();
-        let cut = target.log.len() - shared;
-        let disk_name = to.disk.clone();
-        if cut > 0 {
-            self.said.push(format!("node {node} cuts {cut} records off its log to follow node {leader}"));
-        }
-        if let Some(disk) = self.disks.get_mut(&disk_name) {
-            disk.log.truncate(shared);
-            disk.log.extend(new);
-            if disk.epoch < epoch {
-                disk.epoch = epoch;
-                disk.voted = None;
-            }
-        }
-        let now = self.now;
-        if let Some(process) = self.processes.get_mut(&node) {
-            process.fetched = Some(now);
-            process.has_all = upto == has;
-        }
-        if let Some(office) = self.processes.get_mut(&leader).and_then(|leader| leader.office.as_mut()) {
-            let follower =
-                office.followers.entry(own).or_insert(Follower { has: 0, fetched: now, caught_up: None });
-            follower.has = upto;
-            follower.fetched = now;
-            if upto == has {
-                follower.caught_up = Some(now);
-            }
-        }
-    }
-
-    /// What a majority of the newest voters has is committed, if any of it is of this term.
-    fn commit(&mut self) {
-        let leaders: Vec<NodeId> = self.leaders().map(|leader| leader.node).collect();
-        for node in leaders {
-            let Some(upto) = self.committable(node) else { continue };
-            let Some(process) = self.processes.get_mut(&node) else { continue };
-            if let Some(office) = process.office.as_mut() {
-                office.committed = office.committed.max(upto);
-            }
-            self.remember(node, upto);
-        }
-    }
-
-    fn committable(&self, node: NodeId) -> Option<usize> {
-        let leader = self.processes.get(&node)?;
-        let (office, disk, own) = (leader.office.as_ref()?, self.disk_of(leader)?, self.voter_of(leader)?);
-        let voters = self.known_to(leader)?;
-        let mut has: Vec<usize> = voters
-            .iter()
-            .map(|voter| match office.follower(voter) {
-                _ if is(&own, voter) => disk.log.len(),
-                Some(follower) => follower.has,
-                None => 0,
-            })
-            .collect();
-        has.sort_unstable_by(|a, b| b.cmp(a));
-        let upto = *has.get(majority(has.len()) - 1)?;
-        let is_of_this_term = upto > 0 && disk.log.get(upto - 1)?.epoch == office.epoch;
-        (is_of_this_term && upto > office.committed).then_some(upto)
-    }
-
     /// Adds to the history, and checks that it is never rewritten.
     fn remember(&mut self, node: NodeId, upto: usize) {
         let Some(disk) = self.processes.get(&node).and_then(|leader| self.disk_of(leader)) else { return };
@@ -569,36 +457,6 @@ impl Quorum {
         self.history.push(record);
     }
 
-    /// Brokers register when they start, and serve once they know everything. One that serves does not register again.
-    fn register(&mut self) {
-        let brokers: Vec<_> = self
-            .processes
-            .values()
-            .filter(|one| one.broker)
-            .map(|one| {
-                let leads = one.office.as_ref().is_some_and(|office| office.committed > 0);
-                (one.node, one.serves.is_some(), one.has_all || leads)
-            })
-            .collect();
-        for (node, serves, has_all) in brokers {
-            let is_known = self.registered.contains(&node);
-            if serves {
-                self.heard.insert(node, self.now);
-                if !is_known {
-                    self.fail(format!("broker {node} serves, and was unregistered"));
-                }
-            } else if !is_known {
-                self.request_registration(node);
-            } else if has_all {
-                let now = self.now;
-                self.said.push(format!("broker {node} serves"));
-                if let Some(process) = self.processes.get_mut(&node) {
-                    process.serves = Some(now);
-                }
-            }
-        }
-    }
-
     fn raise(&mut self, level: i16) {
         self.level = level;
         self.said.push(format!("the metadata version has level {level}"));
@@ -620,25 +478,6 @@ impl Quorum {
         Ok(self.write(&disk, epoch, What::Setting(change.key.clone(), change.value.clone())))
     }
 
-    fn request_registration(&mut self, node: NodeId) {
-        let Some((disk, epoch)) = self.open_for_records() else { return };
-        if !self.is_registered_or_will_be(node) {
-            self.write(&disk, epoch, What::Registered(node));
-        }
-    }
-
-    /// Does the leader know the broker? Its log goes further than what is committed.
-    fn is_registered_or_will_be(&self, node: NodeId) -> bool {
-        let log = self.leader().and_then(|leader| self.disk_of(leader)).map_or(&[][..], |disk| &disk.log);
-        let uncommitted = log.get(self.history.len()..).unwrap_or_default();
-        let newest = uncommitted.iter().rev().find_map(|record| match &record.what {
-            What::Registered(one) if *one == node => Some(true),
-            What::Unregistered(one) if *one == node => Some(false),
-            _ => None,
-        });
-        newest.unwrap_or_else(|| self.registered.contains(&node))
-    }
-
     /// A leader that took office for good: its disk and term.
     fn open_for_records(&self) -> Option<(String, u32)> {
         let leader = self.leader()?;
@@ -655,109 +494,6 @@ impl Quorum {
         Pending { index, epoch }
     }
 
-    /// Which brokers are registered, and which of them do not serve. A broker that died is missed after a while only.
-    pub fn registered(&self) -> BTreeMap<NodeId, bool> {
-        let is_fenced = |node: &NodeId| match self.processes.get(node) {
-            Some(process) => process.serves.is_none(),
-            None => self.heard.get(node).is_none_or(|at| self.now.saturating_sub(*at) > SESSION_TIMEOUT),
-        };
-        self.registered.iter().map(|node| (*node, is_fenced(node))).collect()
-    }
-
-    /// UnregisterBroker.
-    pub fn unregister(&mut self, node: NodeId) -> Result<Pending, Refused> {
-        let (disk, epoch) = self.open_for_records().ok_or(Refused::NoLeader)?;
-        if !self.is_registered_or_will_be(node) {
-            return Err(Refused::NotFound);
-        }
-        Ok(self.write(&disk, epoch, What::Unregistered(node)))
-    }
-
-    fn elect(&mut self, dice: &mut Dice) {
-        let candidates: Vec<NodeId> =
-            self.processes.values().filter(|one| self.could_stand(one)).map(|one| one.node).collect();
-        for node in candidates {
-            if dice.chance(150) {
-                self.stand(node, dice);
-            }
-        }
-    }
-
-    /// Is it a voter that has not heard from a leader for too long?
-    fn could_stand(&self, process: &Process) -> bool {
-        let Some(own) = self.voter_of(process) else { return false };
-        let votes = self.known_to(process).is_some_and(|voters| voters.iter().any(|one| is(&own, one)));
-        process.controller && process.office.is_none() && votes && self.is_lonely(process)
-    }
-
-    fn is_lonely(&self, process: &Process) -> bool {
-        self.now.saturating_sub(process.fetched.unwrap_or(process.since)) > FETCH_TIMEOUT
-    }
-
-    fn stand(&mut self, node: NodeId, dice: &mut Dice) {
-        let Some(process) = self.processes.get(&node) else { return };
-        let (Some(disk), Some(own)) = (self.disk_of(process), self.voter_of(process)) else { return };
-        let Some(voters) = self.known_to(process).cloned() else { return };
-        // Whoever refuses tells the newest term it knows.
-        let told = voters.iter().filter_map(|voter| self.disk_of(self.processes.get(&voter.node)?));
-        let epoch = told.map(|disk| disk.epoch).chain([disk.epoch]).max().unwrap_or_default() + 1;
-        let reach = disk.reach();
-        let granting: Vec<Voter> = voters
-            .iter()
-            .copied()
-            .filter(|voter| is(&own, voter) || (dice.chance(900) && self.would_grant(voter, epoch, reach)))
-            .collect();
-        let wins = granting.len() >= majority(voters.len());
-        // Without the hope of a majority a candidate does not raise the term, but for lost messages.
-        if !wins && !dice.chance(50) {
-            return;
-        }
-        for voter in &granting {
-            let Some(disk) = self.processes.get(&voter.node).map(|one| one.disk.clone()) else { continue };
-            if let Some(disk) = self.disks.get_mut(&disk) {
-                disk.epoch = epoch;
-                disk.voted = Some(own);
-            }
-        }
-        if wins {
-            self.take_office(own, epoch, &voters);
-        }
-    }
-
-    fn would_grant(&self, voter: &Voter, epoch: u32, reach: (u32, usize)) -> bool {
-        let Some(process) = self.processes.get(&voter.node) else { return false };
-        let Some(disk) = self.disk_of(process) else { return false };
-        // A replica that was formatted anew has another directory, and does not answer for the old one.
-        let own = Voter { node: process.node, directory: disk.directory };
-        let is_same = is(&own, voter) && process.controller;
-        let is_free = disk.epoch < epoch && process.office.is_none() && self.is_lonely(process);
-        is_same && is_free && disk.reach() <= reach
-    }
-
-    fn take_office(&mut self, own: Voter, epoch: u32, voters: &Voters) {
-        self.said.push(format!("node {} leads, term {epoch}", own.node));
-        let Some(disk_name) = self.processes.get(&own.node).map(|one| one.disk.clone()) else { return };
-        let history = self.history.len();
-        let Some(disk) = self.disks.get_mut(&disk_name) else { return };
-        let keeps = disk.log.len() >= history && disk.log[..history] == self.history[..];
-        let had = disk.log.len();
-        disk.log.push(Record { epoch, what: What::Leader(own) });
-        if disk.founders.is_some() && !disk.log.iter().any(|record| matches!(record.what, What::Voters(_))) {
-            disk.log.push(Record { epoch, what: What::Voters(Arc::clone(voters)) });
-        }
-        if let Some(process) = self.processes.get_mut(&own.node) {
-            process.office =
-                Some(Office { epoch, since: self.now, committed: 0, followers: BTreeMap::new() });
-        }
-        if !keeps {
-            self.fail(format!(
-                "node {} leads with {had} records, and lacks some of the {history} that are committed: \
-                 acknowledged metadata is lost",
-                own.node
-            ));
-        }
-    }
-
     /// A client creates topics now and then.
     fn create_topics(&mut self, dice: &mut Dice) {
         if !self.has_clients || !dice.chance(30) {
@@ -766,122 +502,6 @@ impl Quorum {
         let Some((disk, epoch)) = self.open_for_records() else { return };
         self.topics += 1;
         self.write(&disk, epoch, What::Topic(self.topics));
-    }
-
-    /// Does a controller take part, so that it calls itself ready?
-    pub fn is_ready(&self, node: NodeId) -> bool {
-        let Some(process) = self.processes.get(&node) else { return false };
-        if process.broker {
-            return process.serves.is_some();
-        }
-        match &process.office {
-            Some(office) => office.committed > 0,
-            None => {
-                process.has_all
-                    && process.fetched.is_some_and(|fetched| self.now.saturating_sub(fetched) < FETCH_TIMEOUT)
-            }
-        }
-    }
-
-    /// What a leader says about the quorum. More than one may think that it leads.
-    pub fn describe(&self, dice: &mut Dice) -> Option<QuorumView> {
-        let all: Vec<_> = self.leaders().collect();
-        let leader = if dice.chance(900) { self.leader()? } else { *dice.pick(&all)? };
-        let (office, disk) = (leader.office.as_ref()?, self.disk_of(leader)?);
-        if office.committed == 0 {
-            return None;
-        }
-        let own = self.voter_of(leader)?;
-        let voters = self.known_to(leader)?;
-        let is_static = voters.iter().any(|voter| voter.directory == *ANY_DISK);
-        let replica = |voter: &Voter| {
-            let follower = office.follower(voter);
-            let behind = match follower {
-                _ if is(&own, voter) => Some(0),
-                follower => follower.and_then(|one| one.caught_up).map(|at| self.now.saturating_sub(at)),
-            };
-            Replica {
-                node: voter.node,
-                directory: (!is_static).then_some(voter.directory),
-                takes_part: office.has_seen(&own, voter),
-                behind: behind.map(Duration::from_millis),
-            }
-        };
-        let lingering = |follower: &Follower| self.now.saturating_sub(follower.fetched) < OBSERVER_LINGERS;
-        let mut observers: Vec<_> = office
-            .followers
-            .iter()
-            .filter(|(voter, follower)| !voters.iter().any(|one| is(voter, one)) && lingering(follower))
-            .map(|(voter, _)| replica(voter))
-            .collect();
-        if !voters.iter().any(|voter| is(&own, voter)) {
-            observers.push(replica(&own));
-        }
-        Some(QuorumView {
-            cluster_id: Some(disk.cluster.clone()),
-            leader: own.node,
-            epoch: i32::try_from(office.epoch).unwrap_or(i32::MAX),
-            stable_for: Duration::from_millis(self.now.saturating_sub(office.since)),
-            voters: voters.iter().map(replica).collect(),
-            observers,
-            is_dynamic: !is_static,
-            registered: voters.iter().map(|voter| voter.node).collect(),
-            is_committed: office.committed >= disk.log.len(),
-            metadata_level: Some(self.level),
-            features: [
-                ("kraft.version".to_owned(), i16::from(!is_static)),
-                ("metadata.version".to_owned(), self.level),
-            ]
-            .into(),
-        })
-    }
-
-    /// Can a change of the voters be made now? Gives the leader's disk, term and voters.
-    fn open_for_change(&self) -> Result<(String, u32, Voters), Refused> {
-        let leader = self.leader().ok_or(Refused::NoLeader)?;
-        let office = leader.office.as_ref().ok_or(Refused::NoLeader)?;
-        let disk = self.disk_of(leader).ok_or(Refused::NoLeader)?;
-        if disk.voters().is_none() {
-            return Err(Refused::Static);
-        }
-        let last = disk.log.iter().rposition(|record| matches!(record.what, What::Voters(_)));
-        if office.committed == 0 || last.is_some_and(|last| last >= office.committed) {
-            return Err(Refused::Busy);
-        }
-        Ok((leader.disk.clone(), office.epoch, disk.voters().cloned().ok_or(Refused::NoLeader)?))
-    }
-
-    /// AddRaftVoter. Returns where in the log the change is: it is made when that is committed.
-    pub fn add(&mut self, voter: Voter) -> Result<Pending, Refused> {
-        let (disk, epoch, voters) = self.open_for_change()?;
-        if voters.iter().any(|one| one.node == voter.node) {
-            return Err(Refused::Duplicate);
-        }
-        let office = self.leader().and_then(|leader| leader.office.as_ref()).ok_or(Refused::NoLeader)?;
-        // Kafka's own measure is lenient: caught up once, and fetched not long ago.
-        let is_fit = office.followers.get(&voter).is_some_and(|follower| follower.caught_up.is_some())
-            && self.processes.get(&voter.node).is_some_and(|process| process.controller);
-        if !is_fit {
-            return Err(Refused::Behind);
-        }
-        let mut new = (*voters).clone();
-        new.insert(voter);
-        Ok(self.write_voters(&disk, epoch, new))
-    }
-
-    /// RemoveRaftVoter.
-    pub fn remove(&mut self, voter: Voter) -> Result<Pending, Refused> {
-        let (disk, epoch, voters) = self.open_for_change()?;
-        if !voters.contains(&voter) || voters.len() == 1 {
-            return Err(Refused::NotFound);
-        }
-        let mut new = (*voters).clone();
-        new.remove(&voter);
-        Ok(self.write_voters(&disk, epoch, new))
-    }
-
-    fn write_voters(&mut self, disk: &str, epoch: u32, voters: BTreeSet<Voter>) -> Pending {
-        self.write(disk, epoch, What::Voters(Arc::new(voters)))
     }
 
     /// Is a change committed? `None` when it can no longer be told.
@@ -899,10 +519,4 @@ impl Quorum {
 pub struct Pending {
     index: usize,
     epoch: u32,
-}
-
-/// How much of two logs is the same, as Kafka sees it: by terms of office.
-fn shared(one: &[Record], other: &[Record]) -> usize {
-    let common = one.iter().zip(other).rposition(|(one, other)| one.epoch == other.epoch);
-    common.map_or(0, |last| last + 1)
 }

@@ -2,7 +2,9 @@
 //!
 //! It knows nothing of Kafka. What runs in pods is the business of [`crate::kubelet`].
 
+mod item;
 mod owners;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,131 +21,9 @@ use karst_core::world::{
 };
 use serde_json::Value;
 
-/// The kinds of objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// `Kafka`.
-    Kafka,
-    /// `KafkaNodePool`.
-    Pool,
-    /// `StrimziPodSet`.
-    PodSet,
-    /// `Pod`.
-    Pod,
-    /// `ConfigMap`.
-    ConfigMap,
-    /// `Service`.
-    Service,
-    /// `ServiceAccount`.
-    Account,
-    /// `PodDisruptionBudget`.
-    Budget,
-    /// `NetworkPolicy`.
-    Policy,
-    /// `PersistentVolumeClaim`.
-    Claim,
-    /// `Secret`.
-    Secret,
-}
-
-/// All of them. Each has a watch of its own.
-pub const KINDS: [Kind; 11] = [
-    Kind::Kafka,
-    Kind::Pool,
-    Kind::PodSet,
-    Kind::Pod,
-    Kind::ConfigMap,
-    Kind::Service,
-    Kind::Account,
-    Kind::Budget,
-    Kind::Policy,
-    Kind::Claim,
-    Kind::Secret,
-];
-
-/// An object, as far as anybody looks at it.
-#[derive(Debug, Clone)]
-#[allow(missing_docs)]
-pub enum Item {
-    Kafka(Arc<api::Kafka>),
-    Pool(Arc<api::KafkaNodePool>),
-    PodSet(Arc<PodSetView>),
-    Pod(Arc<PodView>),
-    ConfigMap(Arc<ConfigMapView>),
-    Service(Arc<ServiceView>),
-    Account(Arc<ServiceAccountView>),
-    Budget(Arc<PlainView>),
-    Policy(Arc<PlainView>),
-    Claim(Arc<ClaimView>),
-    Secret(Arc<SecretView>),
-}
-
-impl Item {
-    /// Its kind.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::Kafka(_) => Kind::Kafka,
-            Self::Pool(_) => Kind::Pool,
-            Self::PodSet(_) => Kind::PodSet,
-            Self::Pod(_) => Kind::Pod,
-            Self::ConfigMap(_) => Kind::ConfigMap,
-            Self::Service(_) => Kind::Service,
-            Self::Account(_) => Kind::Account,
-            Self::Budget(_) => Kind::Budget,
-            Self::Policy(_) => Kind::Policy,
-            Self::Claim(_) => Kind::Claim,
-            Self::Secret(_) => Kind::Secret,
-        }
-    }
-
-    /// Which incarnation it is.
-    pub fn uid(&self) -> &str {
-        match self {
-            Self::Kafka(kafka) => kafka.metadata.uid.as_deref().unwrap_or_default(),
-            Self::Pool(pool) => pool.metadata.uid.as_deref().unwrap_or_default(),
-            other => other.meta().map_or("", |meta| &meta.uid),
-        }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Kafka(kafka) => kafka.metadata.name.as_deref().unwrap_or_default(),
-            Self::Pool(pool) => pool.metadata.name.as_deref().unwrap_or_default(),
-            other => other.meta().map_or("", |meta| &meta.name),
-        }
-    }
-
-    fn meta(&self) -> Option<&Meta> {
-        match self {
-            Self::Kafka(_) | Self::Pool(_) => None,
-            Self::PodSet(set) => Some(&set.meta),
-            Self::Pod(pod) => Some(&pod.meta),
-            Self::ConfigMap(map) => Some(&map.meta),
-            Self::Service(service) => Some(&service.meta),
-            Self::Account(account) => Some(&account.meta),
-            Self::Budget(plain) | Self::Policy(plain) => Some(&plain.meta),
-            Self::Claim(claim) => Some(&claim.meta),
-            Self::Secret(secret) => Some(&secret.meta),
-        }
-    }
-
-    fn set_version(&mut self, version: u64) {
-        let text = version.to_string();
-        match self {
-            Self::Kafka(kafka) => Arc::make_mut(kafka).metadata.resource_version = Some(text),
-            Self::Pool(pool) => Arc::make_mut(pool).metadata.resource_version = Some(text),
-            Self::PodSet(set) => Arc::make_mut(set).meta.resource_version = text,
-            Self::Pod(pod) => Arc::make_mut(pod).meta.resource_version = text,
-            Self::ConfigMap(map) => Arc::make_mut(map).meta.resource_version = text,
-            Self::Service(service) => Arc::make_mut(service).meta.resource_version = text,
-            Self::Account(account) => Arc::make_mut(account).meta.resource_version = text,
-            Self::Budget(plain) | Self::Policy(plain) => Arc::make_mut(plain).meta.resource_version = text,
-            Self::Claim(claim) => Arc::make_mut(claim).meta.resource_version = text,
-            Self::Secret(secret) => Arc::make_mut(secret).meta.resource_version = text,
-        }
-    }
-}
+pub use item::{Item, KINDS, Kind, kind_of};
+use watch::Told;
+pub use watch::{Event, Watcher};
 
 /// An object with the version it has.
 #[derive(Debug, Clone)]
@@ -153,34 +33,6 @@ pub struct Stored {
     /// The object.
     pub item: Item,
 }
-
-/// What a watch tells.
-#[derive(Debug, Clone)]
-pub enum Event {
-    /// An object is new, or changed.
-    Put(Stored),
-    /// An object is gone.
-    Gone {
-        /// Its kind.
-        kind: Kind,
-        /// Its name.
-        name: String,
-        /// Which one.
-        uid: String,
-    },
-}
-
-/// Something that happened, and when watches tell of it.
-#[derive(Debug, Clone)]
-struct Told {
-    at: u64,
-    due: u64,
-    event: Event,
-}
-
-/// How much the watches of one client have told it.
-#[derive(Debug, Clone, Default)]
-pub struct Watcher(BTreeMap<Kind, usize>);
 
 /// Why a call did nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -294,55 +146,6 @@ impl ApiServer {
             let uid = stored.item.uid().to_owned();
             self.tell(kind, Event::Gone { kind, name: name.to_owned(), uid });
         }
-    }
-
-    fn tell(&mut self, kind: Kind, event: Event) {
-        let queue = self.told.entry(kind).or_default();
-        let due = queue.last().map_or(0, |told| told.due).max(self.now + self.lags);
-        queue.push(Told { at: self.now, due, event });
-    }
-
-    /// What the watches of a client tell it by now, but for those that `is_silent` names.
-    pub fn tell_news(&self, watcher: &mut Watcher, is_silent: impl Fn(Kind) -> bool) -> Vec<Event> {
-        let mut news = Vec::new();
-        for (kind, all) in self.told.iter().filter(|(kind, _)| !is_silent(**kind)) {
-            let heard = watcher.0.entry(*kind).or_default();
-            let new = all.iter().skip(*heard).take_while(|told| told.due <= self.now);
-            let before = news.len();
-            news.extend(new.map(|told| told.event.clone()));
-            *heard += news.len() - before;
-        }
-        news
-    }
-
-    /// Have the watches told a client everything?
-    pub fn has_told_all(&self, watcher: &Watcher) -> bool {
-        self.told.iter().all(|(kind, all)| watcher.0.get(kind).copied().unwrap_or_default() == all.len())
-    }
-
-    /// All objects of a kind as a new list shows them that is as old as `at`. What happened since, the watch tells.
-    pub fn list(&self, kind: Kind, at: u64, watcher: &mut Watcher) -> Vec<Stored> {
-        let all = self.told.get(&kind).map_or(&[][..], Vec::as_slice);
-        let upto = all.partition_point(|told| told.at <= at);
-        watcher.0.insert(kind, upto);
-        if upto == all.len() {
-            return of_kind(&self.objects, kind).cloned().collect();
-        }
-        let mut then: BTreeMap<String, Stored> =
-            of_kind(&self.past, kind).map(|stored| (stored.item.name().to_owned(), stored.clone())).collect();
-        for told in &all[..upto] {
-            match &told.event {
-                Event::Put(stored) => drop(then.insert(stored.item.name().to_owned(), stored.clone())),
-                Event::Gone { name, .. } => drop(then.remove(name)),
-            }
-        }
-        then.into_values().collect()
-    }
-
-    /// Forgets how everything came to be. Only when all who watch have been told.
-    pub fn forget_past(&mut self) {
-        self.past.clone_from(&self.objects);
-        self.told.clear();
     }
 
     /// One object.
@@ -747,19 +550,6 @@ impl ApiServer {
     /// Is nothing left of an earlier life?
     pub fn has_remains(&self) -> bool {
         self.pod_sets().next().is_some() || self.claims().next().is_some()
-    }
-}
-
-/// The kind of an object that is to be written.
-pub fn kind_of(object: &Object) -> Kind {
-    match object {
-        Object::ServiceAccount(_) => Kind::Account,
-        Object::Service(_) => Kind::Service,
-        Object::ConfigMap(_) => Kind::ConfigMap,
-        Object::Budget(_) => Kind::Budget,
-        Object::Policy(_) => Kind::Policy,
-        Object::Claim(_) => Kind::Claim,
-        Object::PodSet(_) => Kind::PodSet,
     }
 }
 
