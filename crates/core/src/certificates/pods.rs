@@ -77,20 +77,19 @@ pub(super) fn nodes(world: &World, cert_generation: u64, key_generation: u64) ->
     }
 }
 
-/// Why this pod has to restart for the sake of its certificates. One without annotations is of a time before there were
-/// any, and restarts for that.
+/// Why this pod has to restart for the sake of its certificates. One without annotations may have loaded anything: that matters while a
+/// key is replaced, which would wait for it for ever.
 pub(crate) fn stale(world: &World, pod: &PodView) -> Option<Stale> {
     let secret = world.secrets.get(&pod.meta.name)?;
     let trust = world.secrets.get(&trust_secret(&world.key.name))?;
-    let is_old = |annotation: &str, now: Option<&str>| {
-        pod.meta.annotations.get(annotation).is_some_and(|loaded| Some(loaded.as_str()) != now)
-    };
-    if is_old(CA_CERT_GENERATION_ANNOTATION, trust.annotation(CA_CERT_GENERATION_ANNOTATION))
+    let loaded = |annotation: &str| pod.meta.annotations.get(annotation).map(String::as_str);
+    if loaded(CA_CERT_GENERATION_ANNOTATION) != trust.annotation(CA_CERT_GENERATION_ANNOTATION)
         && is_replacing(world)
     {
         return Some(Stale::Trust);
     }
-    if is_old(CA_KEY_GENERATION_ANNOTATION, secret.annotation(CA_KEY_GENERATION_ANNOTATION)) {
+    let key = loaded(CA_KEY_GENERATION_ANNOTATION);
+    if key != secret.annotation(CA_KEY_GENERATION_ANNOTATION) && (key.is_some() || is_replacing(world)) {
         return Some(Stale::Key);
     }
     let end = end(pod)?;

@@ -256,6 +256,24 @@ fn a_key_is_replaced_in_two_rolls_and_everybody_trusts_everybody_throughout() {
     assert!(life.loaded.values().all(|loaded| loaded.leaf.is_signed_by(&loaded.trust[0])));
 }
 
+/// A pod can be made when its Secrets are there and were not seen: then nobody knows what it loaded.
+#[test]
+fn a_key_is_replaced_though_a_pod_does_not_tell_what_it_trusts() {
+    for lost in ["strimzi.io/cluster-ca-cert-generation", "strimzi.io/cluster-ca-key-generation"] {
+        let mut life = Life::begin(quickstart());
+        life.restarts.clear();
+        let pod = Arc::make_mut(life.world.pods.get_mut("my-cluster-brokers-1").unwrap());
+        pod.meta.annotations.remove(lost).unwrap();
+        assert_eq!(life.pass(days(1)), [], "nothing depends on it yet");
+        annotate(&mut life.world, CLUSTER_CA, "strimzi.io/force-replace");
+        let restarts = life.pass(days(1));
+        assert_eq!(stale(&restarts).len(), 12, "{restarts:?}");
+        let SecretContent::Authority(left) = &life.world.secrets[CLUSTER_CA_CERT].content else { panic!() };
+        let left: Vec<_> = left.secret.data.keys().collect();
+        assert_eq!(left, ["ca.crt", "ca.p12", "ca.password"], "nothing of the old key is left");
+    }
+}
+
 /// Whoever signs for clients takes the key from its Secret at any time, and every broker has to trust what they sign.
 #[test]
 fn the_clients_authority_is_replaced_without_a_restart_and_signs_when_brokers_have_loaded_it() {
