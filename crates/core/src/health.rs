@@ -54,6 +54,12 @@ pub(crate) fn is_up(world: &World, node: NodeId) -> bool {
     })
 }
 
+/// Is the node's pod on its way out? A leader that is told to leave then may write that down, and be gone before anybody has copied it.
+/// When it comes back, it takes itself for no voter, and votes for nobody who lacks that record.
+pub(crate) fn is_going(world: &World, node: NodeId) -> bool {
+    world.pods.iter().any(|(name, pod)| names::node_of_pod(name) == Some(node) && pod.meta.deleting)
+}
+
 /// How many other voters must be up for one to restart. With one or two voters every restart stops the quorum for a
 /// moment: then all others must be up.
 pub(crate) fn needed_to_restart(voters: usize) -> usize {

@@ -211,6 +211,9 @@ impl Comparison<'_> {
             if left == 0 {
                 continue;
             }
+            if self.quorum.leader == voter.node && health::is_going(self.world, voter.node) {
+                continue;
+            }
             // Brokers that know nobody else restart first; see the rolling update.
             if floor > 0 && self.cuts_off_somebody(voter.node) {
                 continue;

@@ -328,6 +328,34 @@ fn a_dead_voter_that_is_not_wanted_leaves_before_anybody_joins() {
     );
 }
 
+/// It would write that down and be gone before anybody has copied it; then it stands no more, and refuses its vote to all others.
+#[test]
+fn a_leader_on_its_way_out_is_not_told_to_leave() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    scale(&mut world, "controllers", 4);
+    converge_safely(&mut world, &mut kafka, 3);
+    edit_pool(&mut world, "controllers", |pool| {
+        pool.spec.replicas = 3;
+        let annotations = pool.metadata.annotations.get_or_insert_default();
+        annotations.insert("strimzi.io/remove-node-ids".into(), "[3]".into());
+    });
+    world.answers.quorum = kafka.quorum(&world);
+    let pod = "my-cluster-controllers-3";
+    let leaves = |world: &World| {
+        let change = decide(world).change().cloned();
+        matches!(change, Some(Change::Leave { voter, why: Leaving::NotWanted }) if voter.node == NodeId(3))
+    };
+    for (leader, is_told) in [(3, false), (4, true)] {
+        let Answer::Known(quorum) = &mut world.answers.quorum else { panic!("nobody leads") };
+        quorum.leader = NodeId(leader);
+        Arc::make_mut(world.pods.get_mut(pod).unwrap()).meta.deleting = true;
+        assert_eq!(leaves(&world), is_told, "node {leader} leads, and {pod} is going");
+        Arc::make_mut(world.pods.get_mut(pod).unwrap()).meta.deleting = false;
+        assert!(leaves(&world), "node {leader} leads, and {pod} stays");
+    }
+}
+
 #[test]
 fn a_controller_that_lost_its_disk_is_replaced_as_a_voter() {
     let mut world = converged();
