@@ -470,7 +470,7 @@ impl Render<'_> {
 
     /// What a node's ConfigMap remembers.
     fn memories(&self, node: Node<'_>, served: &[Served<'_>]) -> Vec<(&'static str, String)> {
-        let restored = match self.restored(node) {
+        let restored = match self.restoration.as_ref().filter(|restoration| restoration.empties(node.id)) {
             Some(restoration) => restoration.first_pod(self.world, node.id),
             None => restoration::mark(self.world, node.id),
         };

@@ -30,6 +30,8 @@ const HAS_LEADER: &str =
 pub(crate) struct Restoration {
     /// Which.
     restored: Vec<Voter>,
+    /// Nodes that start on empty disks too, and first: what they may have copied of the last leader is not what the next one says.
+    others: Vec<NodeId>,
     /// Why their pods restart.
     cause: Cause,
     /// All voters, as they were last seen.
@@ -65,6 +67,7 @@ fn allowed(world: &World, cluster: &Cluster, text: &str) -> Result<Restoration, 
     let voters_and_hosts = with_hosts(cluster, &voters)?;
     let restoration = |is_over| Restoration {
         restored: vec![voter],
+        others: Vec::new(),
         cause: Cause::Restored,
         voters: voters_and_hosts,
         is_over,
@@ -92,7 +95,9 @@ fn allowed(world: &World, cluster: &Cluster, text: &str) -> Result<Restoration, 
 /// All voters come back, on empty disks: for those who know that nothing is left of what they voted for.
 pub(crate) fn of_all(cluster: &Cluster, voters: Vec<Voter>) -> Result<Restoration, String> {
     let list = with_hosts(cluster, &voters)?;
-    Ok(Restoration { restored: voters, cause: Cause::FormedAnew, voters: list, is_over: false })
+    let nodes = cluster.nodes().map(|node| node.id);
+    let others = nodes.filter(|node| !voters.iter().any(|voter| voter.node == *node)).collect();
+    Ok(Restoration { restored: voters, others, cause: Cause::FormedAnew, voters: list, is_over: false })
 }
 
 /// Whoever was restored may not be a majority without those who were not, one of whom must be there.
@@ -154,6 +159,13 @@ fn is_being_restored(world: &World, node: NodeId) -> bool {
     config_map(world, node).is_some_and(|map| map.meta.annotations.contains_key(RESTORED_POD_ANNOTATION))
 }
 
+/// Does the pod that ran when the restoration began run no more, or not for long?
+fn is_emptied(world: &World, node: NodeId) -> bool {
+    let first = config_map(world, node).and_then(|map| map.meta.annotations.get(RESTORED_POD_ANNOTATION));
+    let is_another = |pod: &PodView| first.is_some_and(|first| *first != pod.meta.uid);
+    pod(world, node).is_none_or(|pod| pod.meta.deleting || is_another(pod))
+}
+
 /// What marks a voter that was restored. It stays until there is a leader again, whatever else is asked for meanwhile.
 pub(crate) fn mark(world: &World, node: NodeId) -> Option<String> {
     let marks = config_map(world, node)?;
@@ -180,6 +192,11 @@ impl Restoration {
         self.restored.iter().any(|voter| voter.node == node)
     }
 
+    /// Does this node start on an empty disk?
+    pub(crate) fn empties(&self, node: NodeId) -> bool {
+        self.is_of(node) || self.others.contains(&node)
+    }
+
     /// How such a node formats its empty disk.
     pub(crate) fn format(&self) -> StorageFormat {
         if self.is_over { StorageFormat::Join } else { StorageFormat::Restore }
@@ -202,9 +219,14 @@ impl Restoration {
         self.is_over && self.restored.iter().all(joins)
     }
 
-    /// The pods start anew, on empty disks, when their settings say as whom.
+    /// The pods start anew, on empty disks, when their settings say as whom. Nobody can be elected before the voters do, so they are last.
     pub(crate) fn restarts(&self, world: &World, cluster: &Cluster) -> Vec<Restart> {
-        self.restored.iter().filter_map(|voter| self.restart(world, cluster, voter.node)).collect()
+        let nodes: Vec<NodeId> = if self.others.iter().all(|node| is_emptied(world, *node)) {
+            self.restored.iter().map(|voter| voter.node).collect()
+        } else {
+            self.others.clone()
+        };
+        nodes.into_iter().filter_map(|node| self.restart(world, cluster, node)).collect()
     }
 
     fn restart(&self, world: &World, cluster: &Cluster, node: NodeId) -> Option<Restart> {
@@ -214,8 +236,8 @@ impl Restoration {
         if self.is_over || !is_first || pod.meta.deleting {
             return None;
         }
-        let controller = cluster.controllers().into_iter().find(|controller| controller.id == node)?;
-        let claim = controller.pool.storage.metadata_disk().claim_name(&pod.meta.name);
+        let pool = cluster.nodes().find(|one| one.id == node)?.pool;
+        let claim = pool.storage.metadata_disk().claim_name(&pod.meta.name);
         let claim = claim.and_then(|name| world.claims.get(&name)).map(AsRef::as_ref);
         let identity = |claim: &ClaimView| (claim.meta.name.clone(), claim.meta.uid.clone());
         Some(Restart {

@@ -77,12 +77,23 @@ pub struct Disk {
     pub voted: Option<Voter>,
     /// Was it formatted without a word about voters, which are in its node's settings?
     pub is_static: bool,
+    /// Was its node ready since? Before that nobody can tell it from an empty one.
+    pub served: bool,
 }
 
 impl Disk {
     /// A disk that was formatted just now.
     pub fn formatted(directory: DirectoryId, cluster: String, founders: Option<Voters>) -> Self {
-        Self { directory, cluster, founders, log: Vec::new(), epoch: 0, voted: None, is_static: false }
+        Self {
+            directory,
+            cluster,
+            founders,
+            log: Vec::new(),
+            epoch: 0,
+            voted: None,
+            is_static: false,
+            served: false,
+        }
     }
 
     /// The newest set of voters it knows.
@@ -94,6 +105,11 @@ impl Disk {
     /// How far its log goes: a log that goes further is never overruled by one that does not.
     fn reach(&self) -> (u32, usize) {
         (self.log.last().map_or(0, |record| record.epoch), self.log.len())
+    }
+
+    /// Does it hold anything that somebody could have seen?
+    fn is_of_use(&self) -> bool {
+        self.served && !self.log.is_empty()
     }
 
     /// Did it ever vote, or copy anything?
@@ -351,7 +367,7 @@ impl Quorum {
         let voters = self.committed_voters();
         let has_disk = |voter: &&Voter| self.disks.values().any(|disk| disk.directory == voter.directory);
         let left = voters.iter().filter(has_disk).count();
-        let has_copy = self.disks.values().any(|disk| !disk.log.is_empty());
+        let has_copy = self.disks.values().any(Disk::is_of_use);
         self.leader().is_none() && left < majority(voters.len()) && has_copy
     }
 
@@ -370,6 +386,19 @@ impl Quorum {
         self.register();
         self.register_controllers();
         self.create_topics(dice);
+        self.note_who_serves();
+    }
+
+    fn note_who_serves(&mut self) {
+        let is_news =
+            |one: &&Process| self.disk_of(one).is_some_and(|disk| !disk.served) && self.is_ready(one.node);
+        let disks: Vec<String> =
+            self.processes.values().filter(is_news).map(|one| one.disk.clone()).collect();
+        for disk in disks {
+            if let Some(disk) = self.disks.get_mut(&disk) {
+                disk.served = true;
+            }
+        }
     }
 
     /// Leaders that lost their followers, or left the quorum, give up their office.

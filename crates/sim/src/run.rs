@@ -223,6 +223,8 @@ fn conclude(mut start: Start, scenario: &Scenario) -> Report {
             start.sim.fail(wrong);
         } else if let Some(left) = scenario.ready.and_then(|_| start.sim.unfinished_authority()) {
             start.sim.fail(left);
+        } else if let Some(node) = scenario.ready.and_then(|_| start.sim.quorum.astray()) {
+            start.sim.fail(format!("in the end node {node} holds other metadata than what was committed"));
         }
     }
     let mut sim = start.sim;

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use karst_core::ids::{DirectoryId, Entropy, NodeId};
 use karst_core::membership::Voter;
 
-use super::{Follower, OFFICE_TIMEOUT, Office, Pending, Process, Quorum, Refused, Voters, What};
+use super::{Disk, Follower, OFFICE_TIMEOUT, Office, Pending, Process, Quorum, Refused, Voters, What};
 
 /// The disk of a static voter: whichever its node has. No real disk is called so.
 pub(super) static ANY_DISK: LazyLock<DirectoryId> =
@@ -129,7 +129,7 @@ impl Quorum {
     ///
     /// As long as one such disk is left, nobody may lead without what is on it.
     pub fn is_over(&mut self) -> bool {
-        let is_over = !self.history.is_empty() && self.disks.values().all(|disk| disk.log.is_empty());
+        let is_over = !self.history.is_empty() && !self.disks.values().any(Disk::is_of_use);
         if is_over {
             self.said.push("no disk is left that holds anything".to_owned());
             self.history.clear();

@@ -82,6 +82,15 @@ impl Quorum {
         })
     }
 
+    /// A node that holds something else than what was committed, and does not know it.
+    pub fn astray(&self) -> Option<NodeId> {
+        let is_astray = |process: &&Process| {
+            let log = self.disk_of(process).map_or(&[][..], |disk| &disk.log);
+            log.iter().zip(&self.history).any(|(own, committed)| own != committed)
+        };
+        self.processes.values().find(is_astray).map(|process| process.node)
+    }
+
     /// Every process and what is on its disk, for people.
     pub fn picture(&self) -> Vec<String> {
         let of = |process: &Process| {
