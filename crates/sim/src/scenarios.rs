@@ -94,6 +94,11 @@ impl Scenario {
     pub fn hurries(&self) -> bool {
         self.steps.iter().any(|step| matches!(step.when, When::After(_, most) if most > 0))
     }
+
+    /// Is the `Kafka` resource deleted? Who has not heard of it makes once more what goes with it, and that goes too.
+    pub fn forgets(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.edit, Edit::DeleteKafka))
+    }
 }
 
 pub(crate) const CONTROLLER: &[Role] = &[Role::Controller];
