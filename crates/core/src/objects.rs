@@ -140,13 +140,14 @@ impl Object {
         self
     }
 
-    /// Is it a pod set with other pods than the one which was seen? Some of them go then, or come.
-    pub fn changes_pods(&self, world: &World) -> bool {
-        let Self::PodSet(wanted) = self else { return false };
-        let seen = wanted.metadata.name.as_ref().and_then(|name| world.pod_sets.get(name));
-        let names = wanted.spec.pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str());
-        let names: BTreeSet<_> = names.collect();
-        seen.is_some_and(|seen| !seen.pods.keys().map(String::as_str).eq(names))
+    /// Is it hard to undo, so that whoever writes it asks once more what users want? Pods come and go with their pod set, and a node that
+    /// starts in the moment in which its vote is not to be restored, or no longer, has the wrong disk for good.
+    pub fn is_hard_to_undo(&self, world: &World) -> bool {
+        match self {
+            Self::PodSet(set) => changes_pods(set, world),
+            Self::ConfigMap(map) => gives_or_takes_vote(map, world),
+            _ => false,
+        }
     }
 
     /// Is this what exists already, in all that Karst sets?
@@ -159,6 +160,22 @@ impl Object {
         let seen = self.seen(world);
         seen.is_some_and(|(meta, seen)| seen == digest && is_in(self.meta(), meta))
     }
+}
+
+/// Has it other pods than the one which was seen?
+fn changes_pods(wanted: &api::StrimziPodSet, world: &World) -> bool {
+    let seen = wanted.metadata.name.as_ref().and_then(|name| world.pod_sets.get(name));
+    let names = wanted.spec.pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str());
+    let names: BTreeSet<_> = names.collect();
+    seen.is_some_and(|seen| !seen.pods.keys().map(String::as_str).eq(names))
+}
+
+/// Is its node to restore a voter, or no longer?
+fn gives_or_takes_vote(wanted: &ConfigMap, world: &World) -> bool {
+    let seen = wanted.metadata.name.as_ref().and_then(|name| world.config_maps.get(name));
+    let restores = |format: Option<&String>| format.is_some_and(|it| it == StorageFormat::Restore.as_str());
+    let will = wanted.data.as_ref().and_then(|data| data.get("storage.format"));
+    seen.is_some_and(|seen| restores(seen.storage_format.as_ref()) != restores(will))
 }
 
 /// Is all that Karst sets in an object's metadata there already?

@@ -16,7 +16,9 @@ use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::claims::Growth;
-use karst_core::names::{CLUSTER_LABEL, ClusterKey, KIND_LABEL, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
+use karst_core::names::{
+    CLUSTER_LABEL, ClusterKey, KIND_LABEL, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, RESTORE_ANNOTATION,
+};
 use karst_core::objects::Object;
 use karst_core::plan::{Mark, Protection};
 use karst_core::world::World;
@@ -83,16 +85,20 @@ impl Hands {
     pub(crate) async fn write(&self, world: &World, objects: Vec<Object>) -> Vec<Failure> {
         let (pod_sets, others): (Vec<_>, Vec<_>) =
             objects.into_iter().partition(|object| matches!(object, Object::PodSet(_)));
-        let failures = self.write_together(&world.key, others).await;
+        let failures = self.write_for_wishes(world, others).await;
         if !failures.is_empty() {
             return failures;
         }
-        if pod_sets.iter().any(|set| set.changes_pods(world))
+        self.write_for_wishes(world, pod_sets).await
+    }
+
+    async fn write_for_wishes(&self, world: &World, objects: Vec<Object>) -> Vec<Failure> {
+        if objects.iter().any(|object| object.is_hard_to_undo(world))
             && let Err(failure) = self.wishes_are_as_seen(world).await
         {
             return vec![failure];
         }
-        self.write_together(&world.key, pod_sets).await
+        self.write_together(&world.key, objects).await
     }
 
     /// What is hard to undo is done only for what users want now, and for the nodes that are durable now. The cache may lag behind,
@@ -336,13 +342,14 @@ fn made_for(key: &ClusterKey) -> ListParams {
 }
 
 /// Which resource it is, and which of its specs.
-fn wish(meta: &ObjectMeta) -> (Option<&String>, Option<i64>, bool) {
-    (meta.uid.as_ref(), meta.generation, meta.deletion_timestamp.is_some())
+fn wish(meta: &ObjectMeta) -> (Option<&String>, Option<i64>, bool, Option<&String>) {
+    let restored = meta.annotations.as_ref().and_then(|all| all.get(RESTORE_ANNOTATION));
+    (meta.uid.as_ref(), meta.generation, meta.deletion_timestamp.is_some(), restored)
 }
 
 /// What is wanted of a pool, and the nodes it has.
 fn nodes_of(pool: &KafkaNodePool) -> (Option<&String>, Option<i64>, bool, Option<&Vec<i32>>) {
-    let (uid, generation, is_going) = wish(pool.meta());
+    let (uid, generation, is_going, _) = wish(pool.meta());
     let nodes = pool.status.as_ref().and_then(|status| status.node_ids.as_ref());
     (uid, generation, is_going, nodes)
 }

@@ -162,7 +162,7 @@ fn what_is_written_or_deleted_names_the_state_it_was_seen_in() {
     assert_eq!(versions, [("ConfigMap", Some("78")), ("StrimziPodSet", Some("77"))].into());
     for object in &plan.objects {
         assert!(object.meta().uid.is_some(), "{} could be another one by now", object.describe());
-        assert!(!object.changes_pods(&world), "{}", object.describe());
+        assert!(!object.is_hard_to_undo(&world), "{}", object.describe());
     }
 }
 
@@ -175,7 +175,7 @@ fn a_pod_set_that_gets_or_loses_a_pod_is_told_from_one_that_only_describes_them_
         carry_out(&mut world, plan);
     }
     let changed = |world: &World| {
-        let objects = decide(world).objects.into_iter().filter(|object| object.changes_pods(world));
+        let objects = decide(world).objects.into_iter().filter(|object| object.is_hard_to_undo(world));
         objects.filter_map(|object| object.meta().name.clone()).collect::<Vec<_>>()
     };
     assert_eq!(changed(&world), ["my-cluster-brokers"], "one comes");

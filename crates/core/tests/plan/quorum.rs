@@ -673,6 +673,27 @@ fn a_person_restores_a_voter_after_the_majority_of_disks_was_lost_and_the_rest_i
     assert!(!map.meta.annotations.contains_key("karst.io/restored-pod"));
 }
 
+/// An operator that has not seen the annotation yet would write the settings back, and the node would start as nobody's voter for good.
+#[test]
+fn that_a_vote_is_to_be_restored_or_no_longer_is_hard_to_undo() {
+    let (mut world, mut kafka) = majority_lost();
+    restore(&mut world, format!("4:{}", kafka.voters[1].directory));
+    let settings = |world: &World| {
+        let mut silent = world.clone();
+        silent.answers.quorum = Answer::Silent("nobody leads".into());
+        silent.pods.values_mut().for_each(|pod| Arc::make_mut(pod).ready = false);
+        let hard = decide(&silent).objects.into_iter().filter(|object| object.is_hard_to_undo(world));
+        hard.filter_map(|object| object.meta().name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(settings(&world), ["my-cluster-controllers-4"]);
+    while world.config_maps["my-cluster-controllers-4"].storage_format.as_deref() != Some("restore") {
+        assert!(step_or_stand_still(&mut world, &mut kafka));
+    }
+    assert_eq!(settings(&world), Vec::<String>::new(), "it is written");
+    edit_kafka(&mut world, |kafka| kafka.metadata.annotations = None);
+    assert_eq!(settings(&world), ["my-cluster-controllers-4"]);
+}
+
 #[test]
 fn voters_that_were_restored_never_become_a_majority_by_themselves() {
     let (mut world, mut kafka) = majority_lost();

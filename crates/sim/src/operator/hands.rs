@@ -6,7 +6,7 @@ use std::sync::Arc;
 use karst_api::{Kafka, KafkaNodePool};
 use karst_core::certificates::{Issue, Ownership, secret_object};
 use karst_core::claims::Growth;
-use karst_core::names::{MANUAL_ROLL_ANNOTATION, POOL_FINALIZER};
+use karst_core::names::{MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, RESTORE_ANNOTATION};
 use karst_core::objects::Object;
 use karst_core::plan::{Fact, Mark, Protection, Removal, Seen};
 use karst_core::rolling::Restart;
@@ -153,16 +153,28 @@ impl Operator {
             let first = usize::try_from(sim.dice.roll()).unwrap_or_default() % others.len();
             others.rotate_left(first);
         }
-        for object in others {
-            self.note(failures, |own| own.write_one(sim, &object))?;
-        }
-        if failures.is_empty() && sets.iter().any(|set| set.changes_pods(world)) {
-            self.note(failures, |_| wishes_are_as_seen(sim, world))?;
-        }
+        self.write_for_wishes(sim, world, &others, failures)?;
         if failures.is_empty() {
-            for object in sets {
-                self.note(failures, |own| own.write_one(sim, &object))?;
-            }
+            self.write_for_wishes(sim, world, &sets, failures)?;
+        }
+        Ok(())
+    }
+
+    fn write_for_wishes(
+        &mut self,
+        sim: &mut Sim,
+        world: &World,
+        objects: &[Object],
+        failures: &mut Vec<Failure>,
+    ) -> Called<()> {
+        if objects.iter().any(|object| object.is_hard_to_undo(world))
+            && wishes_are_as_seen(sim, world).is_err()
+        {
+            failures.push(Failure::Changed);
+            return Ok(());
+        }
+        for object in objects {
+            self.note(failures, |own| own.write_one(sim, object))?;
         }
         Ok(())
     }
@@ -365,7 +377,11 @@ pub(super) fn wishes_are_as_seen(sim: &Sim, world: &World) -> Called<()> {
         (meta.uid.clone(), meta.generation, nodes)
     };
     let live: BTreeSet<_> = sim.api.pools().map(nodes_of).collect();
-    let wish = |kafka: &Arc<Kafka>| (kafka.metadata.uid.clone(), kafka.metadata.generation);
+    let wish = |kafka: &Arc<Kafka>| {
+        let meta = &kafka.metadata;
+        let restored = meta.annotations.as_ref().and_then(|all| all.get(RESTORE_ANNOTATION).cloned());
+        (meta.uid.clone(), meta.generation, restored)
+    };
     let kafka = sim.api.kafka().map(wish);
     if kafka == Some(wish(&world.kafka)) && live == world.pools.values().map(nodes_of).collect() {
         return Ok(());
