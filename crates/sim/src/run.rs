@@ -141,6 +141,7 @@ impl Start {
             && sim.kubelet.is_settled(sim.now)
             && sim.next.is_none()
             && sim.now > last + REST
+            && !sim.quorum.just_lost_a_broker(REST)
     }
 }
 

@@ -68,6 +68,13 @@ impl Quorum {
         self.registered.iter().map(|node| (*node, is_fenced(node))).collect()
     }
 
+    /// Is there a broker that is gone, and that Kafka missed less than this long ago, if at all?
+    pub fn just_lost_a_broker(&self, long: u64) -> bool {
+        let is_gone = |node: &&NodeId| !self.processes.contains_key(node);
+        let heard = self.registered.iter().filter(is_gone).filter_map(|node| self.heard.get(node));
+        heard.max().is_some_and(|at| self.now.saturating_sub(*at) < SESSION_TIMEOUT + long)
+    }
+
     /// UnregisterBroker.
     pub fn unregister(&mut self, node: NodeId) -> Result<Pending, Refused> {
         let (disk, epoch) = self.open_for_records().ok_or(Refused::NoLeader)?;
