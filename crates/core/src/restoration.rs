@@ -82,6 +82,9 @@ fn allowed(world: &World, cluster: &Cluster, text: &str) -> Result<Restoration, 
         }
         return Ok(restoration(is_over));
     }
+    if !is_being_restored(world, voter.node) {
+        check_leader(world, &voter, &voters)?;
+    }
     if world.has_serving_controller() {
         return Err("a controller is ready, so somebody leads; the quorum has to be asked first".to_owned());
     }
@@ -98,6 +101,19 @@ pub(crate) fn of_all(cluster: &Cluster, voters: Vec<Voter>) -> Result<Restoratio
     let nodes = cluster.nodes().map(|node| node.id);
     let others = nodes.filter(|node| !voters.iter().any(|voter| voter.node == *node)).collect();
     Ok(Restoration { restored: voters, others, cause: Cause::FormedAnew, voters: list, is_over: false })
+}
+
+/// Of the voter that led last the others still say that it leads, in a term of which it knows nothing any more. Kafka 4.1.1 takes that for
+/// impossible and ends, each time it starts. Where three voted, the vote of another one does as well.
+fn check_leader(world: &World, voter: &Voter, voters: &[Voter]) -> Result<(), String> {
+    let led = world.kafka.status.as_ref().and_then(|status| status.quorum.as_ref()?.leader);
+    if led != Some(voter.node.0) || voters.len() < 3 {
+        return Ok(());
+    }
+    Err(format!(
+        "node {} led last, and the others would still take it for the leader, which Kafka does not survive; name another voter whose disk is lost",
+        voter.node
+    ))
 }
 
 /// Whoever was restored may not be a majority without those who were not, one of whom must be there.

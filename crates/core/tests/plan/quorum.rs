@@ -673,6 +673,24 @@ fn a_person_restores_a_voter_after_the_majority_of_disks_was_lost_and_the_rest_i
     assert!(!map.meta.annotations.contains_key("karst.io/restored-pod"));
 }
 
+/// The others would tell it that it leads, in a term that it knows nothing of: Kafka ends then, each time it starts.
+#[test]
+fn who_led_last_is_not_restored_where_somebody_else_can_be() {
+    for (voters, is_held) in [(3, true), (2, false)] {
+        let (mut world, kafka) = majority_lost();
+        let lost = kafka.voters[1].directory;
+        edit_kafka(&mut world, |kafka| {
+            let quorum = kafka.status.as_mut().unwrap().quorum.as_mut().unwrap();
+            quorum.leader = Some(4);
+            quorum.voters.as_mut().unwrap().truncate(voters);
+        });
+        restore(&mut world, format!("4:{lost}"));
+        world.answers.quorum = Answer::Silent("nobody leads".into());
+        let why = decide(&world).notices.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        assert_eq!(why.contains("node 4 led last"), is_held, "{voters} voters: {why}");
+    }
+}
+
 /// An operator that has not seen the annotation yet would write the settings back, and the node would start as nobody's voter for good.
 #[test]
 fn that_a_vote_is_to_be_restored_or_no_longer_is_hard_to_undo() {

@@ -14,16 +14,23 @@ use crate::sim::Sim;
 const LONG: (u64, u64) = (70_000, 90_000);
 
 /// The disk with which a node voted when the quorum was last seen.
-pub(super) fn last_directory(kafka: &Kafka, node: i32) -> Option<String> {
+fn last_directory(kafka: &Kafka, node: i32) -> Option<String> {
     let voters = kafka.status.as_ref()?.quorum.as_ref()?.voters.as_ref()?;
     voters.iter().find(|voter| voter.id == Some(node))?.directory_id.clone()
 }
 
+/// The first of two lost voters that did not lead last, which a person can have restored, and the disk with which it voted.
+pub(super) fn restorable(kafka: &Kafka, lost: [i32; 2]) -> Option<(i32, String)> {
+    let leader = kafka.status.as_ref()?.quorum.as_ref()?.leader;
+    let node = lost.into_iter().find(|node| leader != Some(*node))?;
+    Some((node, last_directory(kafka, node)?))
+}
+
 /// A person names a voter with the disk that the status remembers: from now on it may vote under that name on another one.
-pub(super) fn allow_restoration(sim: &mut Sim, node: NodeId) {
-    let directory = sim.api.kafka().and_then(|kafka| last_directory(kafka, node.0));
-    let Some(directory) = directory else { return };
-    sim.watch.restorable.insert(node);
+pub(super) fn allow_restoration(sim: &mut Sim, lost: [i32; 2]) {
+    let restored = sim.api.kafka().and_then(|kafka| restorable(kafka, lost));
+    let Some((node, directory)) = restored else { return };
+    sim.watch.restorable.insert(NodeId(node));
     if let Ok(directory) = directory.parse() {
         sim.kubelet.retired.remove(&directory);
     }
@@ -126,9 +133,9 @@ fn lost() -> Vec<Scenario> {
             .ends(&[1, 2, 3], 4),
         // What the broker remembers is not thrown away by itself.
         all_deleted("all-ephemeral-controllers-lost").after_long(Wait).ends_stuck(&[1, 2, 3]),
-        two_lost("voter-restored").after_long(Restore(2)).after_long(Wait).ends(&[1, 2, 3], 4),
+        two_lost("voter-restored").after_long(Restore([2, 3])).after_long(Wait).ends(&[1, 2, 3], 4),
         two_lost("voter-restored-then-power-cut")
-            .after_long(Restore(2))
+            .after_long(Restore([2, 3]))
             .after(0, 8_000, PowerCut)
             .after_long(Wait)
             .changes_mind()
@@ -136,8 +143,8 @@ fn lost() -> Vec<Scenario> {
         // Two that were restored could forget what the intact one knows.
         two_lost("voters-restored-while-the-intact-one-is-down")
             .and(Down(1, 200_000))
-            .after_long(Restore(2))
-            .after(5_000, 15_000, Restore(3))
+            .after_long(Restore([2, 3]))
+            .after(5_000, 15_000, Restore([3, 2]))
             .after(100_000, 110_000, Wait)
             .after_long(Wait)
             .changes_mind()

@@ -65,7 +65,7 @@ pub enum Edit {
     /// Asks for a static quorum to become a dynamic one.
     Migrate,
     /// A person who knows that another voter is intact asks for the vote of this one to be restored.
-    Restore(i32),
+    Restore([i32; 2]),
     /// Asks for a new certificate of an authority.
     Renew(Authority),
     /// Asks for a new key of an authority.
@@ -141,8 +141,8 @@ impl Edit {
             Self::Pause(paused) => annotate(&mut kafka.metadata, PAUSE_ANNOTATION, &paused.to_string()),
             Self::UsePools => annotate(&mut kafka.metadata, NODE_POOLS_ANNOTATION, "enabled"),
             Self::Migrate => annotate(&mut kafka.metadata, MIGRATION_ANNOTATION, "true"),
-            Self::Restore(node) => {
-                if let Some(directory) = disks::last_directory(kafka, *node) {
+            Self::Restore(lost) => {
+                if let Some((node, directory)) = disks::restorable(kafka, *lost) {
                     annotate(&mut kafka.metadata, RESTORE_ANNOTATION, &format!("{node}:{directory}"));
                 }
             }
@@ -248,8 +248,8 @@ impl Edit {
             }
             Self::Wait => {}
             of_kafka => {
-                if let Self::Restore(node) = of_kafka {
-                    disks::allow_restoration(sim, NodeId(*node));
+                if let Self::Restore(lost) = of_kafka {
+                    disks::allow_restoration(sim, *lost);
                 }
                 sim.api.edit_kafka(|kafka| of_kafka.change_kafka(kafka));
             }
