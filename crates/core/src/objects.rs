@@ -414,7 +414,7 @@ impl Render<'_> {
         Own {
             user,
             format: self.storage_format(node),
-            restored: self.restored(node).filter(|one| !one.is_over).map(|one| one.voters.clone()),
+            restored: self.restored(node).map(|one| one.voters.clone()),
             logging: self.logging(node),
             metrics: self.metrics(node),
             certificate: certificates::annotations(self.world, &pod),
@@ -469,8 +469,8 @@ impl Render<'_> {
         if self.quorum == Kind::Static {
             return StorageFormat::Static;
         }
-        if let Some(restoration) = self.restored(node) {
-            return restoration.format();
+        if self.restored(node).is_some() {
+            return StorageFormat::Restore;
         }
         let map = self.world.config_maps.get(&self.cluster.pod_name(node));
         let running = map.and_then(|map| map.storage_format.as_deref());
@@ -488,7 +488,7 @@ impl Render<'_> {
     /// What a node's ConfigMap remembers.
     fn memories(&self, node: Node<'_>, served: &[Served<'_>]) -> Vec<(&'static str, String)> {
         let restored = match self.restoration.as_ref().filter(|restoration| restoration.empties(node.id)) {
-            Some(restoration) => restoration.first_pod(self.world, node.id),
+            Some(restoration) => Some(restoration.first_pod(self.world, node.id)),
             None => restoration::mark(self.world, node.id),
         };
         let memories = [

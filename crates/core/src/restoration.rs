@@ -15,7 +15,7 @@ use crate::ids::{DirectoryId, NodeId};
 use crate::membership::Voter;
 use crate::names::{self, RESTORE_ANNOTATION, RESTORED_POD_ANNOTATION};
 use crate::notice::Notice;
-use crate::quorum::{InitialControllers, StorageFormat};
+use crate::quorum::InitialControllers;
 use crate::quorum_status;
 use crate::rolling::{Cause, Restart};
 use crate::world::{Answer, ClaimView, ConfigMapView, PodView, World};
@@ -77,7 +77,7 @@ fn allowed(world: &World, cluster: &Cluster, text: &str) -> Result<Restoration, 
             one.node == voter.node && one.directory == Some(voter.directory) && one.takes_part
         };
         let is_over = quorum.voters.iter().any(is_back);
-        if !is_over && !is_being_restored(world, voter.node) {
+        if !is_being_restored(world, voter.node) {
             return Err(HAS_LEADER.to_owned());
         }
         return Ok(restoration(is_over));
@@ -197,7 +197,8 @@ pub(crate) fn is_asked(world: &World) -> bool {
 /// Was it asked for at a time at which it is of no use? A wish that lies in wait could come true at a wrong one.
 pub(crate) fn is_idle(world: &World, restoration: Option<&Restoration>) -> bool {
     match restoration {
-        Some(restoration) => restoration.is_done(world),
+        // The settings follow when it is gone: as long as it is there, who has not seen the leader would begin once more.
+        Some(restoration) => restoration.is_over,
         None => is_asked(world) && world.answers.quorum.known().is_some(),
     }
 }
@@ -213,26 +214,12 @@ impl Restoration {
         self.is_of(node) || self.others.contains(&node)
     }
 
-    /// How such a node formats its empty disk.
-    pub(crate) fn format(&self) -> StorageFormat {
-        if self.is_over { StorageFormat::Join } else { StorageFormat::Restore }
-    }
-
     /// The pod of a node that ran when the restoration began: its disk is not the one that is wanted.
-    pub(crate) fn first_pod(&self, world: &World, node: NodeId) -> Option<String> {
+    pub(crate) fn first_pod(&self, world: &World, node: NodeId) -> String {
         let map = config_map(world, node);
         let remembered = map.and_then(|map| map.meta.annotations.get(RESTORED_POD_ANNOTATION)).cloned();
         let running = || pod(world, node).map(|pod| pod.meta.uid.clone());
-        (!self.is_over).then(|| remembered.or_else(running).unwrap_or_default())
-    }
-
-    /// Is nothing left to be done?
-    fn is_done(&self, world: &World) -> bool {
-        let joins = |voter: &Voter| {
-            let map = config_map(world, voter.node);
-            map.and_then(|map| map.storage_format.as_deref()) == Some(StorageFormat::Join.as_str())
-        };
-        self.is_over && self.restored.iter().all(joins)
+        remembered.or_else(running).unwrap_or_default()
     }
 
     /// The pods start anew, on empty disks, when their settings say as whom. Nobody can be elected before the voters do, so they are last.
