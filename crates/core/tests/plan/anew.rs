@@ -215,8 +215,7 @@ fn brokers_start_over_before_anybody_can_be_elected() {
     world.now += Duration::from_secs(21);
     let mut restarts = Vec::new();
     while restarts.len() < 6 {
-        let nobody = || Answer::Silent("nobody leads".to_owned());
-        world.answers.quorum = nobody();
+        world.answers.quorum = Answer::Silent("nobody leads".to_owned());
         let plan = decide(&world);
         assert!(!plan.objects.is_empty() || !plan.restarts.is_empty(), "{plan:?}");
         restarts.extend(plan.restarts.iter().map(|restart| restart.pod.clone()));
