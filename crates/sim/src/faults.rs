@@ -173,7 +173,8 @@ impl Sim {
     /// Would a majority of intact voters be left, and the data of every partition?
     fn can_lose_disk(&self, node: NodeId) -> bool {
         let voters = self.quorum.committed_voters();
-        let newest = self.quorum.newest_voters();
+        let mut newest = self.quorum.half_written_voters();
+        newest.push(self.quorum.newest_voters().into());
         // A disk that somebody deleted is gone, though what ran on it may not know yet.
         let has_claims = self.api.claims().next().is_some();
         let stays = |voter: &&Voter| {
@@ -188,7 +189,7 @@ impl Sim {
             self.partitions.iter().all(|partition| partition.in_sync.iter().any(|other| *other != node));
         // What the story is still going to take counts as gone: together it would be more than a quorum can lose.
         let is_last = !self.agenda.iter().any(|step| step.edit.takes_disk());
-        !voters.is_empty() && enough(&voters) && enough(&newest) && data && is_last
+        !voters.is_empty() && enough(&voters) && newest.iter().all(|voters| enough(voters)) && data && is_last
     }
 
     /// What befalls the next call.

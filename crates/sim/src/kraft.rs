@@ -335,6 +335,12 @@ impl Quorum {
         led.map_or_else(|| self.committed_voters(), |voters| (**voters).clone())
     }
 
+    /// Sets of voters that somebody has written down or copied, and that are not committed. Whoever has one goes by it, and may stand no more.
+    pub fn half_written_voters(&self) -> Vec<Voters> {
+        let new = self.disks.values().flat_map(|disk| disk.log.iter().skip(self.history.len()));
+        new.filter_map(voters_of).cloned().collect()
+    }
+
     /// Does this voter run, and is it caught up as far as the leader, if there is one, can tell?
     pub fn is_healthy(&self, voter: &Voter) -> bool {
         let Some(process) = self.processes.get(&voter.node).filter(|process| process.controller) else {
