@@ -54,8 +54,7 @@ pub(crate) fn is_up(world: &World, node: NodeId) -> bool {
     })
 }
 
-/// Is the node's pod on its way out? A leader that is told to leave then may write that down, and be gone before anybody has copied it.
-/// When it comes back, it takes itself for no voter, and votes for nobody who lacks that record.
+/// Is the node's pod on its way out?
 pub(crate) fn is_going(world: &World, node: NodeId) -> bool {
     world.pods.iter().any(|(name, pod)| names::node_of_pod(name) == Some(node) && pod.meta.deleting)
 }

@@ -211,6 +211,8 @@ impl Comparison<'_> {
             if left == 0 {
                 continue;
             }
+            // It may write its end down, and be gone before anybody has copied that. When it comes back, it takes itself for no voter, and
+            // votes for nobody who lacks that record.
             if self.quorum.leader == voter.node && health::is_going(self.world, voter.node) {
                 continue;
             }

@@ -173,8 +173,8 @@ impl Sim {
     /// Would a majority of intact voters be left, and the data of every partition?
     fn can_lose_disk(&self, node: NodeId) -> bool {
         let voters = self.quorum.committed_voters();
-        let mut newest = self.quorum.half_written_voters();
-        newest.push(self.quorum.newest_voters().into());
+        // What a leader knows is one of these, or committed.
+        let newest = self.quorum.half_written_voters();
         // A disk that somebody deleted is gone, though what ran on it may not know yet.
         let has_claims = self.api.claims().next().is_some();
         let stays = |voter: &&Voter| {

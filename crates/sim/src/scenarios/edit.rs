@@ -64,7 +64,7 @@ pub enum Edit {
     CreateKafka,
     /// Asks for a static quorum to become a dynamic one.
     Migrate,
-    /// A person who knows that another voter is intact asks for the vote of this one to be restored.
+    /// A person who knows that another voter is intact asks for the vote of the first of these lost ones to be restored that did not lead last.
     Restore([i32; 2]),
     /// Asks for a new certificate of an authority.
     Renew(Authority),
