@@ -73,7 +73,7 @@ pub(crate) fn majority(voters: usize) -> usize {
 /// Would the partition keep its data and take writes while the node starts empty?
 pub(crate) fn is_safe_without(partition: &PartitionView, node: NodeId) -> bool {
     let others = partition.in_sync.iter().filter(|other| **other != node).count();
-    others >= partition.min_in_sync.max(1)
+    partition.min_in_sync.is_some_and(|least| others >= least.max(1))
 }
 
 /// The first few, and how many more there are.

@@ -42,6 +42,8 @@ pub const NEXT_IDS_ANNOTATION: &str = "strimzi.io/next-node-ids";
 pub const REMOVE_IDS_ANNOTATION: &str = "strimzi.io/remove-node-ids";
 /// Lets nodes go though partitions live on them.
 pub const SKIP_CHECK_ANNOTATION: &str = "strimzi.io/skip-broker-scaledown-check";
+/// Names pods, on the `Kafka` resource, that may lose what only they have.
+pub const ALLOW_LOSS_ANNOTATION: &str = "karst.io/allow-data-loss";
 /// Asks for a restart of a pod, or of all pods of a pod set.
 pub const MANUAL_ROLL_ANNOTATION: &str = "strimzi.io/manual-rolling-update";
 /// Asks for a pod to be made anew, with empty disks.

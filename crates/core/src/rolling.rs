@@ -447,14 +447,16 @@ impl Choice<'_> {
 /// Must the node stay up for the sake of this partition?
 fn holds(partition: &PartitionView, node: NodeId, ready: bool) -> bool {
     let in_sync = partition.in_sync.len();
-    let protectable = partition.replicas.len() > partition.min_in_sync;
-    let counts = partition.in_sync.contains(&node) && in_sync <= partition.min_in_sync;
+    let Some(least) = partition.min_in_sync else { return true };
+    let protectable = partition.replicas.len() > least;
+    let counts = partition.in_sync.contains(&node) && in_sync <= least;
     // It is about to become the replica that the partition lacks.
-    let catches_up = ready && in_sync < partition.min_in_sync;
+    let catches_up = ready && in_sync < least;
     protectable && (counts || catches_up)
 }
 
 /// Does the partition take no writes while the node is away, whatever anybody does?
 fn is_exposed(partition: &PartitionView, node: NodeId) -> bool {
-    partition.in_sync.contains(&node) && partition.replicas.len() <= partition.min_in_sync.max(1)
+    partition.in_sync.contains(&node)
+        && partition.min_in_sync.is_some_and(|least| partition.replicas.len() <= least.max(1))
 }

@@ -211,6 +211,8 @@ pub struct Questions {
     pub partitions_of: BTreeSet<NodeId>,
     /// Ask these brokers what is in their directories.
     pub log_dirs_of: BTreeSet<NodeId>,
+    /// Ask the launchers of these nodes, at these hosts, what their nodes are doing.
+    pub launchers: BTreeMap<NodeId, String>,
     /// Ask these brokers for the settings they run with.
     pub settings_of_brokers: BTreeSet<NodeId>,
     /// Ask these controllers for the settings they run with.
@@ -285,6 +287,7 @@ impl Questions {
         self.quorum.is_empty()
             && self.partitions_of.is_empty()
             && self.log_dirs_of.is_empty()
+            && self.launchers.is_empty()
             && self.machines.is_empty()
             && self.settings_of_brokers.is_empty()
             && self.settings_of_controllers.is_empty()

@@ -151,6 +151,8 @@ pub struct PodView {
     pub ready: bool,
     /// Since when that is so.
     pub since: Option<Timestamp>,
+    /// Was it ever? What never served holds nothing that anybody could miss.
+    pub was_ready: bool,
     /// Why it does not run, when Kubernetes says so.
     pub stuck: Option<String>,
     /// The machine that it was given to.
@@ -252,18 +254,26 @@ impl QuorumView {
 }
 
 /// One partition that lives on a node which is to go, or to restart.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PartitionView {
     /// Its topic.
     pub topic: String,
     /// Its number.
     pub index: i32,
+    /// Who leads it, if anybody does.
+    pub leader: Option<NodeId>,
     /// The nodes that have a copy.
     pub replicas: BTreeSet<NodeId>,
     /// The nodes whose copy is complete.
     pub in_sync: BTreeSet<NodeId>,
-    /// How many complete copies a write needs.
-    pub min_in_sync: usize,
+    /// Nodes that are not in sync any more, and whose copy has all that was acknowledged (KIP-966).
+    pub eligible: BTreeSet<NodeId>,
+    /// The nodes that were eligible last, when none is left: the last ones known to have had all that was acknowledged.
+    pub last_known: BTreeSet<NodeId>,
+    /// The nodes whose copy lies in a directory that failed.
+    pub offline: BTreeSet<NodeId>,
+    /// How many complete copies a write needs. `None` when Kafka does not say.
+    pub min_in_sync: Option<usize>,
 }
 
 impl fmt::Display for PartitionView {
@@ -344,6 +354,22 @@ pub struct LogDirView {
     pub partitions: Vec<String>,
 }
 
+/// What the launcher of a node says about it, while its Kafka does not serve.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LauncherView {
+    /// Kafka was not shut down cleanly, and reads its logs anew. Whoever ends it makes it begin again.
+    pub recovery: Option<Recovery>,
+}
+
+/// How far the recovery of a broker's logs is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recovery {
+    /// So many logs are done, of those that are known to need it.
+    pub done: usize,
+    /// So many there are. None while Kafka has not said.
+    pub all: usize,
+}
+
 /// What Kafka said in this pass, and what else was asked in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answers {
@@ -355,6 +381,8 @@ pub struct Answers {
     pub registered: Answer<Registered>,
     /// About the directories of brokers that were asked.
     pub log_dirs: BTreeMap<NodeId, Answer<Vec<LogDirView>>>,
+    /// About nodes that do not serve, by their launchers.
+    pub launchers: BTreeMap<NodeId, Answer<LauncherView>>,
     /// About the label of machines that tells their rack; `None` when they have no such label.
     pub machines: BTreeMap<String, Answer<Option<String>>>,
     /// About the settings that nodes which were asked run with.

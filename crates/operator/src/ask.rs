@@ -255,8 +255,7 @@ async fn partitions(admin: &Admin, of: &BTreeSet<NodeId>) -> Result<Partitions, 
     let names: BTreeSet<_> = found.iter().map(|view| view.topic.clone()).collect();
     let minimums = minimums(admin, &names.into_iter().collect::<Vec<_>>()).await?;
     for view in &mut found {
-        // A minimum that cannot be read must not make anything look safe.
-        view.min_in_sync = minimums.get(&view.topic).copied().unwrap_or(usize::MAX);
+        view.min_in_sync = minimums.get(&view.topic).copied();
     }
     Ok(Partitions { of: of.clone(), found })
 }
@@ -278,7 +277,7 @@ fn view(topic: &str, partition: &Partition) -> PartitionView {
         index: partition.index,
         replicas: nodes(&partition.replicas),
         in_sync: nodes(&partition.isr),
-        min_in_sync: 0,
+        ..PartitionView::default()
     }
 }
 

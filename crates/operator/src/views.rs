@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::digest::Digest;
 use karst_core::names::REVISION_ANNOTATION;
@@ -264,6 +265,7 @@ struct PodSpecWire {
 #[serde(rename_all = "camelCase", default)]
 struct PodStatusWire {
     phase: Option<String>,
+    start_time: Option<Time>,
     #[serde(rename = "hostIP")]
     host_ip: Option<String>,
     conditions: Option<Vec<ConditionWire>>,
@@ -296,9 +298,11 @@ impl Watched for PodWire {
         let status = self.status.unwrap_or_default();
         let found = status.conditions.iter().flatten().find(|found| found.type_ == "Ready");
         let ready = found.is_some_and(|found| found.status == "True");
+        let since = found.and_then(|found| found.last_transition_time.as_ref()).map(|time| time.0);
         PodView {
             meta: meta(self.metadata),
-            since: found.and_then(|found| found.last_transition_time.as_ref()).map(|time| time.0),
+            was_ready: ready || was_ready(since, status.start_time.as_ref().map(|time| time.0)),
+            since,
             stuck: (!ready).then(|| stuck(&status)).flatten(),
             host_ip: status.host_ip,
             phase: status.phase.unwrap_or_default(),
@@ -306,6 +310,16 @@ impl Watched for PodWire {
             machine: self.spec.and_then(|spec| spec.node_name),
         }
     }
+}
+
+/// The kubelet says that a pod is not ready as soon as it takes it, and says since when. A later time means that it was ready in
+/// between. No Kafka serves within this of its pod's start, and the kubelet's two times may be that far apart.
+const AT_ONCE: SignedDuration = SignedDuration::from_secs(3);
+
+fn was_ready(unready_since: Option<Timestamp>, started: Option<Timestamp>) -> bool {
+    // What cannot be told counts as yes: it may hold something.
+    !matches!((unready_since, started), (Some(since), Some(started)) if since.duration_since(started) <= AT_ONCE)
+        && started.is_some()
 }
 
 /// States in which a container waits as a matter of course.

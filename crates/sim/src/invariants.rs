@@ -163,9 +163,8 @@ impl Sim {
 
     fn check_partitions_without(&mut self, node: NodeId, pod: &str) {
         let lost = self.partitions.iter().find(|one| {
-            one.replicas.len() > one.min_in_sync
-                && one.in_sync.contains(&node)
-                && one.in_sync.len() == one.min_in_sync
+            let least = one.min_in_sync.unwrap_or_default();
+            one.replicas.len() > least && one.in_sync.contains(&node) && one.in_sync.len() == least
         });
         if let Some(partition) = lost {
             let what = format!("pod {pod} stops, and partition {partition} takes no writes without it");

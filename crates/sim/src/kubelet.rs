@@ -121,6 +121,7 @@ impl Kubelet {
             let since = Some(crate::sim::timestamp(now));
             api.edit_pod(&pod.meta.name, |pod| {
                 pod.ready = ready;
+                pod.was_ready |= ready;
                 pod.since = since;
             });
         }

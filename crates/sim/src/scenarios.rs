@@ -201,7 +201,9 @@ pub fn populate(sim: &mut Sim, base: Base) {
             index,
             replicas: nodes.clone(),
             in_sync: nodes.clone(),
-            min_in_sync: 2,
+            min_in_sync: Some(2),
+            leader: nodes.first().copied(),
+            ..PartitionView::default()
         })
         .collect();
 }

@@ -411,6 +411,7 @@ pub(crate) fn run_pods(world: &mut World, ready: bool) {
             phase: "Running".into(),
             ready,
             since: None,
+            was_ready: true,
             stuck: None,
             machine: Some(MACHINE.into()),
             host_ip,
@@ -672,7 +673,9 @@ pub(crate) fn partition(topic: &str, replicas: &[i32], in_sync: &[i32], min_in_s
         index: 0,
         replicas: nodes(replicas),
         in_sync: nodes(in_sync),
-        min_in_sync,
+        min_in_sync: Some(min_in_sync),
+        leader: in_sync.first().map(|node| NodeId(*node)),
+        ..PartitionView::default()
     }
 }
 
