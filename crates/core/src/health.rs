@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::ids::NodeId;
 use crate::names;
-use crate::world::{PartitionView, QuorumView, Replica, World};
+use crate::world::{QuorumView, Replica, World};
 
 /// How many partitions a message names before it only counts.
 const NAMED: usize = 10;
@@ -59,21 +59,9 @@ pub(crate) fn is_going(world: &World, node: NodeId) -> bool {
     world.pods.iter().any(|(name, pod)| names::node_of_pod(name) == Some(node) && pod.meta.deleting)
 }
 
-/// How many other voters must be up for one to restart. With one or two voters every restart stops the quorum for a
-/// moment: then all others must be up.
-pub(crate) fn needed_to_restart(voters: usize) -> usize {
-    if voters <= 2 { voters.saturating_sub(1) } else { majority(voters) }
-}
-
 /// How many voters make a majority.
 pub(crate) fn majority(voters: usize) -> usize {
     voters / 2 + 1
-}
-
-/// Would the partition keep its data and take writes while the node starts empty?
-pub(crate) fn is_safe_without(partition: &PartitionView, node: NodeId) -> bool {
-    let others = partition.in_sync.iter().filter(|other| **other != node).count();
-    partition.min_in_sync.is_some_and(|least| others >= least.max(1))
 }
 
 /// The first few, and how many more there are.

@@ -53,6 +53,7 @@ mod restoration;
 mod revision;
 mod roles;
 pub mod rolling;
+mod safety;
 mod secrets;
 mod settings;
 mod sheet;

@@ -64,6 +64,8 @@ pub enum Leaving {
     NotWanted,
     /// Its node has another disk now.
     DiskReplaced,
+    /// Its disk goes with its pod, which is about to be replaced. It joins again with the disk that it gets.
+    DiskGoes,
 }
 
 impl Change {
@@ -85,6 +87,10 @@ impl fmt::Display for Change {
             Self::Leave { voter, why: Leaving::NotWanted } => {
                 write!(f, "controller {voter} leaves the quorum, because it is not wanted any more")
             }
+            Self::Leave { voter, why: Leaving::DiskGoes } => write!(
+                f,
+                "controller {voter} leaves the quorum, because its disk goes with its pod; it joins again with a new one"
+            ),
             Self::Leave { voter, why: Leaving::DiskReplaced } => {
                 write!(f, "controller {voter} leaves the quorum, because the node has another disk now")
             }
@@ -103,13 +109,21 @@ pub struct Membership {
     pub look_again: Option<Duration>,
 }
 
+/// Controllers whose disks go with their pods.
+#[derive(Debug, Default)]
+pub struct Renewal {
+    /// This one gives up its vote, so that its pod can be replaced.
+    pub leaves: Option<NodeId>,
+    /// These get no vote before their pods were replaced.
+    pub waiting: BTreeSet<NodeId>,
+}
+
 /// Decides the next change of a dynamic quorum.
-pub fn next(world: &World, cluster: &Cluster, quorum: &QuorumView) -> Membership {
+pub fn next(world: &World, cluster: &Cluster, quorum: &QuorumView, renewal: &Renewal) -> Membership {
     let wanted: BTreeMap<NodeId, String> =
         cluster.voters().map(|node| (node.id, cluster.host(node))).collect();
-    let comparison =
-        Comparison { world, quorum, limit: health::fetch_timeout(world), wanted, held: held(world, cluster) };
-    comparison.decide()
+    let limit = health::fetch_timeout(world);
+    Comparison { world, quorum, limit, wanted, held: held(world, cluster), renewal }.decide()
 }
 
 /// Nodes of pools that are not there to be read, or not valid: what they do is left alone.
@@ -125,6 +139,7 @@ struct Comparison<'a> {
     limit: Duration,
     wanted: BTreeMap<NodeId, String>,
     held: BTreeSet<NodeId>,
+    renewal: &'a Renewal,
 }
 
 impl Comparison<'_> {
@@ -138,6 +153,8 @@ impl Comparison<'_> {
             let floor = ENOUGH.min(self.wanted.len());
             self.first_leave(&living, floor, &mut membership.notices)
         });
+        // That is a change of one disk, and not of how many vote: the floor is for the latter.
+        let change = change.or_else(|| self.first_leave(&self.renewed(), 0, &mut membership.notices));
         let is_underway = change.is_some() || !(dead.is_empty() && living.is_empty());
         membership.look_again = is_underway.then_some(LOOK_AGAIN);
         if change.is_some() {
@@ -164,12 +181,21 @@ impl Comparison<'_> {
         let joins = self.quorum.observers.iter().filter_map(|observer| {
             let host = self.wanted.get(&observer.node)?;
             let voter = Voter { node: observer.node, directory: observer.directory? };
-            let is_free = !self.quorum.has_voter(observer.node);
+            let is_free =
+                !self.quorum.has_voter(observer.node) && !self.renewal.waiting.contains(&observer.node);
             let is_up = health::is_up(self.world, observer.node) && observer.is_caught_up(self.limit);
             let would_hold = self.healthy_without(None) + 1 >= health::majority(self.quorum.voters.len() + 1);
             (is_free && is_up && would_hold).then(|| Change::Join { voter, host: host.clone() })
         });
         joins.collect()
+    }
+
+    /// The voter that gives up its vote for the sake of its pod, if all who are wanted vote, and nobody else is to leave.
+    fn renewed(&self) -> Vec<(&Replica, Leaving)> {
+        let is_it = |voter: &&Replica| self.renewal.leaves == Some(voter.node);
+        let is_complete = self.wanted.keys().all(|node| self.quorum.has_voter(*node));
+        let renewed = self.quorum.voters.iter().filter(|_| is_complete).filter(is_it);
+        renewed.map(|voter| (voter, Leaving::DiskGoes)).collect()
     }
 
     /// Voters that are to leave, the leader last.
@@ -239,7 +265,11 @@ impl Comparison<'_> {
         let pods = self.world.pods.keys();
         let pods = pods.filter(|pod| names::node_of_pod(pod).is_some_and(|node| others.contains(&node)));
         let pods: BTreeSet<String> = pods.cloned().collect();
-        self.world.pods.values().any(|pod| !pod.meta.deleting && reach::is_cut_off(pod, &pods))
+        // A pod that is about to be replaced will know better.
+        let stays =
+            |name: &str| names::node_of_pod(name) != Some(node) || !self.renewal.waiting.contains(&node);
+        let staying = self.world.pods.iter().filter(|(name, pod)| stays(name) && !pod.meta.deleting);
+        staying.into_iter().any(|(_, pod)| reach::is_cut_off(pod, &pods))
     }
 
     fn healthy_without(&self, without: Option<&Replica>) -> usize {

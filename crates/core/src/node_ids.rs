@@ -1,8 +1,8 @@
 //! Which node ids the pools of a cluster have, get and give up.
 //!
 //! Pure arithmetic over all pools at once, because an id is unique in the cluster: an id that anything might still
-//! use is never given out. A pool that asks for an id which another pool is about to give up waits for it, so that a
-//! node can be moved by changing both pools together.
+//! use is never given out. A node moves to another pool when both say so: its own names it among those that go, the other
+//! among those that come. Then the other one waits for it. Where only one of them names it, its id is taken.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,7 +44,11 @@ pub struct Assignment {
 /// Decides for all pools. `taken` are ids that are in use in any other way.
 pub fn assign(demands: &[Demand], taken: &BTreeSet<NodeId>) -> Vec<Assignment> {
     let mut assignments: Vec<Assignment> = demands.iter().map(shrink).collect();
-    let leaving: BTreeSet<NodeId> = assignments.iter().flat_map(|one| one.removed.iter().copied()).collect();
+    let named = demands
+        .iter()
+        .zip(&assignments)
+        .flat_map(|(demand, one)| one.removed.iter().copied().filter(|id| demand.remove.contains(*id)));
+    let leaving: BTreeSet<NodeId> = named.collect();
     let mut used: BTreeSet<NodeId> = taken.clone();
     used.extend(demands.iter().flat_map(|demand| demand.current.iter().copied()));
     let mut free = Free::default();
@@ -204,6 +208,20 @@ mod tests {
         // The old node is gone.
         let demands = [demand("small", &[2], 1, "", "[3]"), demand("big", &[0, 1], 3, "[3]", "")];
         assert_eq!(assign(&demands, &BTreeSet::new())[1].added, ids(&[3]));
+    }
+
+    #[test]
+    fn an_id_that_only_one_of_two_pools_names_is_taken() {
+        let unnamed = [demand("small", &[2, 3], 1, "", ""), demand("big", &[0, 1], 3, "[3]", "")];
+        let result = assign(&unnamed, &BTreeSet::new());
+        assert_eq!(result[0].removed, ids(&[3]));
+        assert_eq!((&result[1].added, &result[1].not_as_asked), (&ids(&[4]), &ids(&[4])));
+        let unasked = [demand("small", &[2, 3], 1, "", "[3]"), demand("big", &[0, 1], 3, "", "")];
+        let result = assign(&unasked, &BTreeSet::new());
+        assert_eq!((&result[1].awaited, &result[1].added), (&ids(&[]), &ids(&[4])));
+        // Another one goes than the one that was named.
+        let other = [demand("small", &[2, 3], 1, "", "[2]"), demand("big", &[0, 1], 3, "[3]", "")];
+        assert_eq!(assign(&other, &BTreeSet::new())[1].added, ids(&[4]));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Which nodes a pool runs: what it asks for, less what is not safe to do.
 //!
 //! Nodes come at once. A node goes only when nothing needs it: no partition lives there, or, when it moves to another
-//! pool, every partition is safe without it; and it has left the quorum, if it was a voter. An id is given up only after
-//! its pod is gone, so that the same id is never alive twice.
+//! pool, every partition is safe without it ([`crate::safety`]); and it has left the quorum, if it was a voter. Nodes move one
+//! after the other: the next one when the last one is back. An id is given up only after its pod is gone, so that the same id is
+//! never alive twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +11,14 @@ use crate::cluster::Pool;
 use crate::health::{self, list};
 use crate::id_list::IdList;
 use crate::ids::NodeId;
-use crate::names::{NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION, SKIP_CHECK_ANNOTATION, is_true};
+use crate::names::{NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION, SKIP_CHECK_ANNOTATION, is_true, node_of_pod};
 use crate::node_ids::{self, Assignment, Demand};
 use crate::notice::Notice;
 use crate::pools::quorum_is_fixed;
 use crate::problem::Problem;
 use crate::quorum_status;
 use crate::resolve::Resolved;
+use crate::safety::{self, Disks, Judge, Service, Stop};
 use crate::world::{Answer, Partitions, World};
 
 /// A pool that is valid, without its nodes.
@@ -50,13 +52,14 @@ pub(crate) fn settle(
     let assignments = node_ids::assign(&demands, taken);
     let awaited: BTreeSet<NodeId> = assignments.iter().flat_map(|one| one.awaited.iter().copied()).collect();
     let mut pools = Vec::new();
+    let mut mover = None;
     for ((checked, demand), assignment) in checked.into_iter().zip(&demands).zip(&assignments) {
         report(&checked, demand, assignment, &mut resolved.notices);
-        let mut guard = Guard { world, pool: &checked.pool, awaited: &awaited, resolved };
+        let mut guard = Guard { world, pool: &checked.pool, awaited: &awaited, mover: &mut mover, resolved };
         let Staying { held, leaving } = guard.staying(&assignment.removed);
         let still_there =
             assignment.removed.iter().filter(|node| is_there(world, &checked.pool.name, **node));
-        let wanted = assignment.kept.len() + assignment.added.len();
+        let wanted = assignment.kept.len() + assignment.added.len() + assignment.awaited.len();
         let run: BTreeSet<NodeId> =
             assignment.kept.iter().chain(&assignment.added).chain(&held).chain(&leaving).copied().collect();
         let ids: BTreeSet<NodeId> = run.iter().chain(still_there).copied().collect();
@@ -150,6 +153,8 @@ struct Guard<'a> {
     world: &'a World,
     pool: &'a Pool,
     awaited: &'a BTreeSet<NodeId>,
+    /// The one node that moves now, of all pools.
+    mover: &'a mut Option<NodeId>,
     resolved: &'a mut Resolved,
 }
 
@@ -159,8 +164,10 @@ impl Guard<'_> {
         let asked: BTreeSet<NodeId> =
             removed.iter().copied().filter(|node| is_asked_for(self.world, &self.pool.name, *node)).collect();
         let held = self.held_by_partitions(&asked);
-        let free = asked.difference(&held).copied().collect();
+        let free: BTreeSet<NodeId> = asked.difference(&held).copied().collect();
         let leaving = self.still_voting(&free);
+        let gone = free.difference(&leaving).copied();
+        self.resolved.moving.extend(gone.filter(|node| self.awaited.contains(node)));
         Staying { held, leaving }
     }
 
@@ -168,45 +175,96 @@ impl Guard<'_> {
         let skip = is_true(self.world.kafka.metadata.annotations.as_ref(), SKIP_CHECK_ANNOTATION);
         let serves =
             |node: &NodeId| self.pool.roles.has_broker() || runs(self.world, self.pool, *node).broker;
-        let asked: BTreeSet<NodeId> = asked.iter().copied().filter(|node| !skip && serves(node)).collect();
-        if asked.is_empty() {
-            return asked;
-        }
-        match self.world.answers.partitions_of(&asked) {
-            Answer::NotAsked => {
-                self.resolved.partitions_of.extend(&asked);
-                asked
+        let (moving, going): (BTreeSet<_>, BTreeSet<_>) =
+            asked.iter().partition(|node| self.awaited.contains(node));
+        let going: BTreeSet<NodeId> = going.into_iter().filter(|node| !skip && serves(node)).collect();
+        let of: BTreeSet<NodeId> =
+            moving.iter().copied().filter(serves).chain(going.iter().copied()).collect();
+        let partitions = self.world.answers.partitions_of(&of);
+        match &partitions {
+            Answer::NotAsked if !of.is_empty() => {
+                self.resolved.partitions_of.extend(&of);
+                return of.union(&moving).copied().collect();
             }
-            Answer::Silent(why) => {
-                let (pool, nodes) = (self.pool.name.clone(), list(&asked));
+            Answer::Silent(why) if !going.is_empty() => {
+                let (pool, nodes, why) = (self.pool.name.clone(), list(&going), why.clone());
                 self.resolved.notices.push(Notice::PartitionsUnknown { pool, nodes, why });
-                asked
             }
-            Answer::Known(partitions) => {
-                asked.into_iter().filter(|node| self.must_stay(*node, partitions)).collect()
+            _ => {}
+        }
+        let known = partitions.known().copied();
+        let mut held: BTreeSet<NodeId> =
+            going.into_iter().filter(|node| known.is_none_or(|known| self.must_stay(*node, known))).collect();
+        for node in moving {
+            self.resolved.to_move.insert(self.world.key.pod(&self.pool.name, node));
+            if serves(&node) && !self.may_move(node, &partitions) || !self.has_its_turn(node) {
+                held.insert(node);
             }
         }
+        held
     }
 
     fn must_stay(&mut self, node: NodeId, partitions: &Partitions) -> bool {
-        let pool = self.pool.name.clone();
-        if self.awaited.contains(&node) {
-            let unsafe_without: Vec<_> =
-                partitions.on(node).filter(|partition| !health::is_safe_without(partition, node)).collect();
-            let stays = !unsafe_without.is_empty();
-            if stays {
-                let partitions = health::some_of(&unsafe_without);
-                self.resolved.notices.push(Notice::MoveHeld { pool, node, partitions });
-            }
-            return stays;
-        }
         let here: Vec<_> = partitions.on(node).collect();
         let stays = !here.is_empty();
         if stays {
             let partitions = health::some_of(&here);
-            self.resolved.notices.push(Notice::PartitionsHere { pool, node, partitions });
+            self.resolved.notices.push(Notice::PartitionsHere {
+                pool: self.pool.name.clone(),
+                node,
+                partitions,
+            });
         }
         stays
+    }
+
+    /// It starts empty in its new pool: what it has must be everywhere else.
+    fn may_move(&mut self, node: NodeId, partitions: &Answer<&Partitions>) -> bool {
+        let stop = Stop::from([(node, Disks::Go)]);
+        let pod = self.world.key.pod(&self.pool.name, node);
+        let judge = Judge { world: self.world, partitions };
+        let Some(obstacle) = judge.obstacle(node, &Service::Serves, &stop) else { return true };
+        if safety::is_allowed_to_lose(self.world, &pod) {
+            return true;
+        }
+        let (why, pool) = (obstacle.to_string(), self.pool.name.clone());
+        self.resolved.notices.push(match obstacle.needs_a_person() {
+            true => Notice::LossHeld { pool, pod, why },
+            false => Notice::MoveHeld { pool, node, why },
+        });
+        false
+    }
+
+    /// One node moves at a time: the next one when the last one serves and votes again.
+    fn has_its_turn(&mut self, node: NodeId) -> bool {
+        let missing = safety::nodes_missing(self.world, node);
+        let why = match *self.mover {
+            Some(other) => format!("node {other} moves first"),
+            None if !missing.is_empty() => format!("these do not serve: {}", list(&missing)),
+            None => match self.voters_missing(node) {
+                missing if missing.is_empty() => {
+                    *self.mover = Some(node);
+                    return true;
+                }
+                missing => format!("these controllers do not vote, or lag behind: {}", list(&missing)),
+            },
+        };
+        self.resolved.notices.push(Notice::MoveHeld { pool: self.pool.name.clone(), node, why });
+        false
+    }
+
+    /// Other controllers that run, and that are no voters, or not as good ones as they could be. Who gives up its vote needs all of
+    /// them.
+    fn voters_missing(&self, node: NodeId) -> BTreeSet<NodeId> {
+        if !runs(self.world, self.pool, node).controller {
+            return BTreeSet::new();
+        }
+        let pods = self.world.pods.iter().filter(|(_, pod)| pod.runs_controller());
+        let others = pods.filter_map(|(name, _)| node_of_pod(name)).filter(|other| *other != node);
+        // Whether it votes is asked before it goes; who is silent then, holds it.
+        let Some(quorum) = self.world.answers.quorum.known() else { return others.collect() };
+        let healthy = health::caught_up_without(self.world, quorum, node);
+        others.filter(|other| !healthy.contains(other)).collect()
     }
 
     /// Nodes that vote, or may do so as far as anybody can tell.

@@ -4,8 +4,8 @@
 
 use crate::ids::NodeId;
 use crate::names::{
-    DELETE_POD_AND_CLAIM_ANNOTATION, KEY_ALGORITHM_ANNOTATION, MIGRATION_ANNOTATION, RESTORE_ANNOTATION,
-    SKIP_CHECK_ANNOTATION,
+    ALLOW_LOSS_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, KEY_ALGORITHM_ANNOTATION, MIGRATION_ANNOTATION,
+    RESTORE_ANNOTATION, SKIP_CHECK_ANNOTATION,
 };
 
 /// The reason of [`Notice::IdsIgnored`]. It is said once, when nodes are added or removed, and stays in the status.
@@ -317,15 +317,27 @@ pub enum Notice {
     },
     /// A node that is to be moved, and has what nobody else has.
     #[error(
-        "node {node} of pool '{pool}' is to move and stays, because it would start empty, and these partitions would lack in-sync replicas: {partitions}; wait until their other replicas are in sync, or move them to other brokers"
+        "node {node} of pool '{pool}' is to move to another pool, where it starts empty, and waits: {why}"
     )]
     MoveHeld {
         /// The pool.
         pool: String,
         /// The node.
         node: NodeId,
-        /// The partitions.
-        partitions: String,
+        /// What for.
+        why: String,
+    },
+    /// A restart, or a move, by which something is lost that nobody else has.
+    #[error(
+        "pod {pod} waits for your decision: {why}; to let it go and lose what only it has, set the annotation {ALLOW_LOSS_ANNOTATION}: {pod} on the Kafka resource"
+    )]
+    LossHeld {
+        /// Its pool.
+        pool: String,
+        /// The pod.
+        pod: String,
+        /// What would be lost, or why nobody knows.
+        why: String,
     },
     /// Nodes that are to go, and Kafka does not say whether they can.
     #[error(
@@ -555,6 +567,7 @@ impl Notice {
             Self::DisksLeft { .. } => "DisksLost",
             Self::ControllersRegistered { .. } => "ControllersStillRegistered",
             Self::RestartHeld { .. } => "RestartHeld",
+            Self::LossHeld { .. } => "DataLossHeld",
             Self::RollStopped { .. } => "RollingUpdateStopped",
             Self::PartitionsHere { .. } | Self::PartitionsUnknown { .. } => "ScaleDownPreventionCheck",
             Self::MoveHeld { .. } => "MoveHeld",
@@ -586,6 +599,7 @@ impl Notice {
             Self::PartitionsHere { .. }
                 | Self::PartitionsUnknown { .. }
                 | Self::MoveHeld { .. }
+                | Self::LossHeld { .. }
                 | Self::RolesHeld { .. }
                 | Self::QuorumUnknown { .. }
                 | Self::VolumeStays { .. }
@@ -614,6 +628,7 @@ impl Notice {
             | Self::PartitionsHere { pool, .. }
             | Self::PartitionsUnknown { pool, .. }
             | Self::MoveHeld { pool, .. }
+            | Self::LossHeld { pool, .. }
             | Self::IdsAwaited { pool, .. }
             | Self::IdsIgnored { pool, .. }
             | Self::QuorumUnknown { pool, .. }

@@ -16,15 +16,17 @@ use crate::dynamic::{self, Dynamic};
 use crate::identity::{self, Identity};
 use crate::ids::NodeId;
 use crate::listeners::{self, address};
+use crate::membership::Renewal;
 use crate::names::{
-    CLUSTER_LABEL, ClusterKey, LISTENER_LABEL, MIGRATION_ANNOTATION, PAUSE_ANNOTATION, RESTORE_ANNOTATION,
-    is_true,
+    ALLOW_LOSS_ANNOTATION, CLUSTER_LABEL, ClusterKey, LISTENER_LABEL, MIGRATION_ANNOTATION, PAUSE_ANNOTATION,
+    RESTORE_ANNOTATION, is_true,
 };
 use crate::notice::Notice;
 use crate::objects::{Object, Render};
 use crate::problem::Problem;
 use crate::quorum::{CONTROLLER_PORT, Kind};
-use crate::rolling::Due;
+use crate::rolling::{Due, Roll};
+use crate::safety::{self, Disks};
 use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
 use crate::world::{Answer, Trouble, World};
@@ -78,7 +80,8 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     plan.problems = resolved.problems;
     let pool_problems = resolved.pool_problems;
     let (partitions_of, asks_quorum) = (resolved.partitions_of, resolved.asks_quorum);
-    let log_dirs_of = resolved.log_dirs_of;
+    let (log_dirs_of, to_move) = (resolved.log_dirs_of, resolved.to_move);
+    let moves = !resolved.moving.is_empty();
     plan.look_soon(resolved.awaits_commit.then_some(LOOK_AFTER_DEEDS));
 
     // Certificates, whatever is wrong with the rest.
@@ -200,21 +203,26 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         plan.protections = removals::protections(world, &cluster, &pool_problems);
     }
 
-    plan.makes_voters = restoration.as_ref().is_some_and(|one| !one.is_over) && !plan.objects.is_empty();
+    let makes_voters = restoration.as_ref().is_some_and(|one| !one.is_over);
+    plan.objects_rely_on_pods = (makes_voters || moves) && !plan.objects.is_empty();
     if migration::is_over(world) {
         plan.forgotten.push(MIGRATION_ANNOTATION);
     }
 
     // The quorum, then the pods that restart: only what is written already can be restarted into.
     let due = rolling::due(world, &cluster, &settings.outlived);
-    if plan.facts.is_empty() {
-        join_and_leave(&mut plan, world, &cluster);
-    }
     let is_written = plan.objects.is_empty() && plan.services.is_empty();
-    if plan.facts.is_empty() && plan.certificates.is_empty() && is_written {
+    let is_settled = plan.facts.is_empty() && plan.certificates.is_empty() && is_written;
+    let next = if is_settled { rolling::next(world, &cluster, &due) } else { Roll::default() };
+    if plan.facts.is_empty() {
+        let waiting = rolling::about_to_lose_disks(&due, &next);
+        join_and_leave(&mut plan, world, &cluster, &Renewal { leaves: next.leaves_first, waiting });
+    }
+    if is_settled {
         configure(&mut plan, world, settings);
         plan.marks = rolling::marks(world, &cluster);
-        roll(&mut plan, world, &cluster, &due);
+        forget_what_may_be_lost(&mut plan, world, &due, &to_move);
+        roll(&mut plan, world, next);
         if racks.are_unknown || !plan.racked.is_empty() {
             keep_brokers(&mut plan, world);
         }
@@ -470,10 +478,10 @@ fn grow_claims(plan: &mut Plan, world: &World, cluster: &Cluster) {
 }
 
 /// Who votes next, or no longer.
-fn join_and_leave(plan: &mut Plan, world: &World, cluster: &Cluster) {
+fn join_and_leave(plan: &mut Plan, world: &World, cluster: &Cluster, renewal: &Renewal) {
     let Some(quorum) = world.answers.quorum.known() else { return };
     let membership = match quorum.is_dynamic {
-        true => membership::next(world, cluster, quorum),
+        true => membership::next(world, cluster, quorum, renewal),
         false => migration::next(world, cluster, quorum),
     };
     plan.notices.extend(membership.notices);
@@ -540,9 +548,27 @@ fn pause_after_failures(plan: &mut Plan, world: &World) {
     }
 }
 
+/// What a person allowed once is not allowed for ever: when none of the pods that were named is to lose anything any more, the
+/// annotation goes.
+fn forget_what_may_be_lost(plan: &mut Plan, world: &World, due: &[Due<'_>], to_move: &BTreeSet<String>) {
+    let is_due = |pod: &str| due.iter().any(|due| due.pod.meta.name == pod && due.disks == Disks::Go);
+    let is_on_its_way = |pod: &str| world.pods.get(pod).is_some_and(|pod| pod.meta.deleting);
+    let is_listed = |pod: &str| world.pod_sets.values().any(|set| set.pods.contains_key(pod));
+    let is_pending = |pod: &str| {
+        is_due(pod)
+            || is_on_its_way(pod)
+            || (world.pods.contains_key(pod) && !is_listed(pod))
+            || to_move.contains(pod)
+    };
+    let annotated = world.kafka.metadata.annotations.as_ref();
+    let is_set = annotated.is_some_and(|all| all.contains_key(ALLOW_LOSS_ANNOTATION));
+    if is_set && !safety::may_lose(world).any(is_pending) {
+        plan.forgotten.push(ALLOW_LOSS_ANNOTATION);
+    }
+}
+
 /// Which pods restart now. While the quorum changes, its members stay.
-fn roll(plan: &mut Plan, world: &World, cluster: &Cluster, due: &[Due<'_>]) {
-    let roll = rolling::next(world, cluster, due);
+fn roll(plan: &mut Plan, world: &World, roll: Roll) {
     plan.notices.extend(roll.notices);
     plan.look_soon(roll.look_again);
     if roll.asks_quorum {
@@ -550,6 +576,7 @@ fn roll(plan: &mut Plan, world: &World, cluster: &Cluster, due: &[Due<'_>]) {
     }
     ask_partitions(&mut plan.questions, world, roll.partitions_of);
     plan.questions.ask_log_dirs(roll.log_dirs_of, || world.serving_brokers());
+    plan.questions.launchers = roll.launchers;
     plan.restarts = roll.restarts;
     if plan.change().is_some() {
         plan.restarts

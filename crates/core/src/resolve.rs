@@ -39,6 +39,10 @@ pub struct Resolved {
     pub partitions_of: BTreeSet<NodeId>,
     /// Brokers that must say what is in their directories, because a volume is to go.
     pub log_dirs_of: BTreeSet<NodeId>,
+    /// Nodes that give up their place in one pool now, and start empty in another.
+    pub moving: BTreeSet<NodeId>,
+    /// The pods of all nodes that are to do so.
+    pub to_move: BTreeSet<String>,
     /// Must the quorum be asked, because nodes that may vote are to go?
     pub asks_quorum: bool,
     /// Do nodes that vote no longer stay for the moment, because another leader could still undo that?
@@ -176,7 +180,10 @@ fn check_cluster(world: &World, pools: &[Pool], resolved: &mut Resolved) {
     }
     let has = |role: fn(Roles) -> bool| pools.iter().any(|pool| role(pool.roles) && pool.wanted > 0);
     let votes = |pool: &Pool| pool.nodes.iter().any(|node| !pool.leaving.contains(node));
-    if !pools.iter().any(|pool| pool.roles.has_controller() && pool.wanted > 0 && votes(pool)) {
+    // While all of them move to another pool, the nodes of the one vote, and those of the other are wanted.
+    let wants = |pool: &Pool| pool.wanted > 0 && (pool.nodes.is_empty() || votes(pool));
+    let controllers = || pools.iter().filter(|pool| pool.roles.has_controller());
+    if !controllers().any(wants) || !controllers().any(votes) {
         resolved.problems.push(Problem::NoController);
     }
     if !has(Roles::has_broker) {

@@ -244,6 +244,7 @@ impl Restoration {
         let claim = claim.and_then(|name| world.claims.get(&name)).map(AsRef::as_ref);
         let identity = |claim: &ClaimView| (claim.meta.name.clone(), claim.meta.uid.clone());
         Some(Restart {
+            keeps: Vec::new(),
             node,
             pod: pod.meta.name.clone(),
             uid: pod.meta.uid.clone(),

@@ -1,8 +1,9 @@
 //! Which pods restart next, and why, or what keeps them from it.
 //!
 //! One at a time, controllers before brokers, what does not serve before what does, the leader of the quorum last. A pod
-//! that does not come back stops the rest, so that a mistake hurts one node. What cannot be harmed need not be
-//! asked about: a pod in which nothing runs is replaced at once.
+//! that does not come back stops the rest, so that a mistake hurts one node. Whether a pod can be missed, and its disk with it,
+//! is for [`crate::safety`] to say. What cannot be harmed need not be asked about: a pod in which nothing runs, and whose disks
+//! stay, is replaced at once. A controller whose disk goes with its pod leaves the quorum first, and joins it again afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,22 +16,21 @@ use crate::departed;
 use crate::health;
 use crate::ids::NodeId;
 use crate::names::{
-    DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, RESTARTS_AT_ONCE_ANNOTATION, RESTORE_ANNOTATION,
-    is_true,
+    DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, POD_NAME_LABEL, RESTARTS_AT_ONCE_ANNOTATION,
+    RESTORE_ANNOTATION, is_true,
 };
 use crate::notice::Notice;
 use crate::reach;
 use crate::revision::{self, VOLUMES};
+use crate::safety::{self, Disks, Judge, Stop};
 use crate::steps::Mark;
 use crate::storage_change;
-use crate::world::{Answer, ClaimView, PartitionView, Partitions, PodView, World};
+use crate::world::{Answer, ClaimView, PartitionView, Partitions, PodView, QuorumView, World};
 
 /// How soon to look again at what keeps a pod from its restart: Kafka does not tell.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How long a restart may be held before anybody is told: replicas need a moment to catch up after the last one.
 const CALM: Duration = Duration::from_secs(20);
-/// How long a node that does not serve, in a cluster that does not answer, is left to itself.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why a pod restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +109,8 @@ pub struct Restart {
     pub causes: Vec<Cause>,
     /// Disks that go with it: name and uid.
     pub claims: Vec<(String, String)>,
+    /// Disks on which its successor is to start: they must be there, and not on their way out, or it would start empty.
+    pub keeps: Vec<(String, String)>,
     /// Partitions that have too few replicas to be protected, and take no writes meanwhile.
     pub exposed: Option<String>,
 }
@@ -125,16 +127,33 @@ impl Restart {
 pub(crate) struct Roll {
     /// Restart these now.
     pub(crate) restarts: Vec<Restart>,
+    /// This controller's disk goes with its pod. It leaves the quorum first.
+    pub(crate) leaves_first: Option<NodeId>,
     /// What keeps others from it.
     pub(crate) notices: Vec<Notice>,
     /// Ask Kafka about partitions on these nodes.
     pub(crate) partitions_of: BTreeSet<NodeId>,
     /// Ask these brokers about their directories.
     pub(crate) log_dirs_of: BTreeSet<NodeId>,
+    /// Ask the launchers of these nodes.
+    pub(crate) launchers: BTreeMap<NodeId, String>,
     /// Ask Kafka about its quorum.
     pub(crate) asks_quorum: bool,
     /// When to look again.
     pub(crate) look_again: Option<Duration>,
+}
+
+impl Roll {
+    fn asks(&self) -> bool {
+        self.asks_quorum
+            || !self.partitions_of.is_empty()
+            || !self.log_dirs_of.is_empty()
+            || !self.launchers.is_empty()
+    }
+
+    fn has_begun(&self) -> bool {
+        !self.restarts.is_empty() || self.leaves_first.is_some()
+    }
 }
 
 /// A pod that is to restart.
@@ -143,6 +162,8 @@ pub(crate) struct Due<'a> {
     pub(crate) node: Node<'a>,
     pub(crate) pod: &'a PodView,
     pub(crate) causes: Vec<Cause>,
+    /// What becomes of its disks.
+    pub(crate) disks: Disks,
 }
 
 impl Due<'_> {
@@ -202,7 +223,12 @@ fn due_pod<'a>(
     if !grown.is_empty() {
         causes.push(Cause::Resize(grown));
     }
-    (!causes.is_empty()).then_some(Due { node, pod, causes })
+    if causes.is_empty() {
+        return None;
+    }
+    let is_emptied = causes.contains(&Cause::EmptyDisks);
+    let disks = if is_emptied { Disks::Go } else { safety::disks_of(world, node, pod) };
+    Some(Due { node, pod, causes, disks })
 }
 
 /// Pod sets whose annotation asks for a restart of all their pods. Each pod carries the wish from then on: it goes with
@@ -222,6 +248,18 @@ pub(crate) fn marks(world: &World, cluster: &Cluster) -> Vec<Mark> {
         .collect()
 }
 
+/// Nodes whose pods are about to be replaced, and their disks with them, but for those that wait for a person. There is no use in
+/// giving them a vote before.
+pub(crate) fn about_to_lose_disks(due: &[Due<'_>], roll: &Roll) -> BTreeSet<NodeId> {
+    let waits = |due: &&Due<'_>| {
+        let is_it =
+            |notice: &Notice| matches!(notice, Notice::LossHeld { pod, .. } if *pod == due.pod.meta.name);
+        roll.notices.iter().any(is_it)
+    };
+    let due = due.iter().filter(|due| due.disks == Disks::Go && !waits(due));
+    due.map(|due| due.node.id).collect()
+}
+
 /// Decides which of the pods that are to restart do so now.
 pub(crate) fn next(world: &World, cluster: &Cluster, due: &[Due<'_>]) -> Roll {
     if due.is_empty() {
@@ -229,7 +267,7 @@ pub(crate) fn next(world: &World, cluster: &Cluster, due: &[Due<'_>]) -> Roll {
     }
     let is_of_no_use = |pod: &PodView| pod.stuck.is_some() || certificates::has_ended(world, pod);
     let (broken, due): (Vec<_>, Vec<_>) =
-        due.iter().partition(|due| is_of_no_use(due.pod) && !due.wants_empty_disks());
+        due.iter().partition(|due| is_of_no_use(due.pod) && due.disks == Disks::Stay);
     if !broken.is_empty() {
         let restarts = broken.into_iter().map(|due| restart(world, due, None)).collect();
         return Roll { restarts, ..Roll::default() };
@@ -260,18 +298,34 @@ fn absent(world: &World, cluster: &Cluster, due: &[&Due<'_>]) -> Vec<(String, Op
 
 fn restart(world: &World, due: &Due<'_>, exposed: Option<String>) -> Restart {
     let of_pod = |claim: &&std::sync::Arc<ClaimView>| {
-        claim.meta.labels.get(crate::names::POD_NAME_LABEL) == Some(&due.pod.meta.name)
-            && !claim.meta.deleting
+        claim.meta.labels.get(POD_NAME_LABEL) == Some(&due.pod.meta.name) && !claim.meta.deleting
     };
-    let claims = world.claims.values().filter(|_| due.wants_empty_disks()).filter(of_pod);
+    let names = |claim: &std::sync::Arc<ClaimView>| (claim.meta.name.clone(), claim.meta.uid.clone());
+    let claims = world.claims.values().filter(of_pod).map(names);
+    let (claims, keeps) = match due.disks {
+        _ if due.wants_empty_disks() => (claims.collect(), Vec::new()),
+        Disks::Stay => (Vec::new(), claims.collect()),
+        Disks::Go => (Vec::new(), Vec::new()),
+    };
     Restart {
         node: due.node.id,
         pod: due.pod.meta.name.clone(),
         uid: due.pod.meta.uid.clone(),
         causes: due.causes.clone(),
-        claims: claims.map(|claim| (claim.meta.name.clone(), claim.meta.uid.clone())).collect(),
+        claims,
+        keeps,
         exposed,
     }
+}
+
+/// What keeps a pod from its restart.
+enum Held {
+    /// Something that goes by.
+    Until(String),
+    /// Something that only a person can decide.
+    ForAPerson(String),
+    /// Its vote, which it gives up first.
+    ByItsVote,
 }
 
 /// Chooses among pods of which each could restart as far as the others are concerned.
@@ -281,28 +335,47 @@ struct Choice<'a> {
 }
 
 impl Choice<'_> {
+    /// Controllers first. Those that wait for a person keep nobody else waiting.
     fn among(&self, due: Vec<&Due<'_>>) -> Roll {
         let (controllers, brokers): (Vec<_>, Vec<_>) =
             due.into_iter().partition(|due| due.pod.runs_controller());
-        let group = if controllers.is_empty() { brokers } else { controllers };
-        let serving: BTreeSet<NodeId> =
-            group.iter().filter(|due| due.pod.runs_broker()).map(|due| due.node.id).collect();
-        let asks_quorum = group.iter().any(|due| due.pod.runs_controller());
-        let mut roll = Roll::default();
-        if asks_quorum && !self.world.answers.quorum.was_asked() {
-            roll.asks_quorum = true;
+        if controllers.is_empty() {
+            return self.of_group(brokers);
         }
-        if !serving.is_empty() && !self.world.answers.partitions_of(&serving).was_asked() {
-            roll.partitions_of.clone_from(&serving);
-        }
-        let answers = &self.world.answers.log_dirs;
-        let unasked =
-            group.iter().filter(|due| due.may_lose_a_volume() && !answers.contains_key(&due.node.id));
-        roll.log_dirs_of = unasked.map(|due| due.node.id).collect();
-        if roll.asks_quorum || !roll.partitions_of.is_empty() || !roll.log_dirs_of.is_empty() {
+        let roll = self.of_group(controllers);
+        let waits_for_a_person = || {
+            !roll.notices.is_empty()
+                && roll.notices.iter().all(|notice| matches!(notice, Notice::LossHeld { .. }))
+        };
+        if brokers.is_empty() || roll.asks() || roll.has_begun() || !waits_for_a_person() {
             return roll;
         }
-        self.first(&self.ordered(group), &self.world.answers.partitions_of(&serving))
+        let mut others = self.of_group(brokers);
+        others.notices.extend(roll.notices);
+        others
+    }
+
+    fn of_group(&self, group: Vec<&Due<'_>>) -> Roll {
+        let brokers: BTreeSet<NodeId> =
+            group.iter().filter(|due| due.pod.runs_broker()).map(|due| due.node.id).collect();
+        let asks_quorum = group.iter().any(|due| due.pod.runs_controller());
+        let answers = &self.world.answers;
+        let mut roll = Roll {
+            asks_quorum: asks_quorum && !answers.quorum.was_asked(),
+            launchers: safety::launcher_hosts(self.world, brokers.iter().copied()),
+            ..Roll::default()
+        };
+        if !brokers.is_empty() && !answers.partitions_of(&brokers).was_asked() {
+            roll.partitions_of.clone_from(&brokers);
+        }
+        let unasked = group
+            .iter()
+            .filter(|due| due.may_lose_a_volume() && !answers.log_dirs.contains_key(&due.node.id));
+        roll.log_dirs_of = unasked.map(|due| due.node.id).collect();
+        if roll.asks() {
+            return roll;
+        }
+        self.first(&self.ordered(group), &answers.partitions_of(&brokers))
     }
 
     /// What does not serve first, the leader of the quorum last.
@@ -314,6 +387,7 @@ impl Choice<'_> {
 
     fn first(&self, group: &[&Due<'_>], partitions: &Answer<&Partitions>) -> Roll {
         let mut roll = Roll::default();
+        let mut stop = Stop::new();
         let mut touched: BTreeSet<NodeId> = BTreeSet::new();
         for due in group {
             if roll.restarts.len() >= self.at_once(due) {
@@ -322,8 +396,23 @@ impl Choice<'_> {
             if !roll.restarts.is_empty() && touched.contains(&due.node.id) {
                 continue;
             }
-            match self.obstacle(due, partitions) {
-                Some(why) => roll.notices.push(Notice::RestartHeld { pod: due.pod.meta.name.clone(), why }),
+            let pod = || due.pod.meta.name.clone();
+            stop.insert(due.node.id, due.disks);
+            let held = self.held(due, partitions, &stop);
+            if held.is_some() {
+                stop.remove(&due.node.id);
+            }
+            match held {
+                Some(Held::Until(why)) => roll.notices.push(Notice::RestartHeld { pod: pod(), why }),
+                Some(Held::ForAPerson(why)) => {
+                    let pool = due.node.pool.name.clone();
+                    roll.notices.push(Notice::LossHeld { pool, pod: pod(), why });
+                }
+                Some(Held::ByItsVote) if roll.restarts.is_empty() => {
+                    roll.leaves_first = Some(due.node.id);
+                    break;
+                }
+                Some(Held::ByItsVote) => {}
                 None => {
                     let known = partitions.known();
                     let here = || known.into_iter().flat_map(|known| known.on(due.node.id));
@@ -335,9 +424,9 @@ impl Choice<'_> {
                 }
             }
         }
-        if !roll.restarts.is_empty() || !self.is_calm() {
-            // Others wait for their turn; that is not worth a word.
-            roll.notices.clear();
+        if roll.has_begun() || !self.is_calm() {
+            // Others wait for their turn; that is not worth a word. What a person has to decide is.
+            roll.notices.retain(|notice| matches!(notice, Notice::LossHeld { .. }));
         }
         roll.look_again = roll.restarts.is_empty().then_some(LOOK_AGAIN);
         roll
@@ -348,7 +437,7 @@ impl Choice<'_> {
         let annotations = self.world.kafka.metadata.annotations.as_ref();
         let allowed = annotations.and_then(|all| all.get(RESTARTS_AT_ONCE_ANNOTATION));
         let allowed = allowed.and_then(|count| count.parse().ok()).unwrap_or(1);
-        if due.pod.runs_controller() { 1 } else { allowed.max(1) }
+        if due.pod.runs_controller() || due.disks == Disks::Go { 1 } else { allowed.max(1) }
     }
 
     /// Was it some time ago that a pod came back?
@@ -360,99 +449,117 @@ impl Choice<'_> {
             .any(|node| self.world.pods.get(&self.cluster.pod_name(node)).is_some_and(|pod| recent(pod)))
     }
 
-    fn obstacle(&self, due: &Due<'_>, partitions: &Answer<&Partitions>) -> Option<String> {
-        let quorum = due.pod.runs_controller().then(|| self.quorum_obstacle(due)).flatten();
-        let quorum = quorum
-            .or_else(|| due.pod.runs_broker().then(|| self.partition_obstacle(due, partitions)).flatten());
-        quorum.or_else(|| {
-            due.may_lose_a_volume().then(|| storage_change::lost_by_restart(self.world, due.node)).flatten()
-        })
+    /// What of the node's work is missed is asked before what becomes of its vote: none is given up in vain.
+    fn held(&self, due: &Due<'_>, partitions: &Answer<&Partitions>, stop: &Stop) -> Option<Held> {
+        let is_allowed = due.disks == Disks::Go && safety::is_allowed_to_lose(self.world, &due.pod.meta.name);
+        let broker = due.pod.runs_broker().then(|| self.held_by_partitions(due, partitions, stop)).flatten();
+        let lost = || due.may_lose_a_volume().then(|| storage_change::lost_by_restart(self.world, due.node));
+        broker
+            .filter(|_| !is_allowed)
+            .or_else(|| lost().flatten().map(Held::Until))
+            .or_else(|| due.pod.runs_controller().then(|| self.held_by_quorum(due, is_allowed)).flatten())
     }
 
-    /// Has it been of no use for so long that a silent Kafka is no reason to leave it alone?
-    fn is_given_up(&self, pod: &PodView) -> bool {
-        !pod.ready && pod.since.is_some_and(|since| self.world.time_since(since) >= PATIENCE)
+    fn held_by_partitions(
+        &self,
+        due: &Due<'_>,
+        partitions: &Answer<&Partitions>,
+        stop: &Stop,
+    ) -> Option<Held> {
+        let node = due.node.id;
+        if !due.node.pool.roles.has_broker()
+            && let Answer::Known(partitions) = partitions
+        {
+            let here: Vec<_> = partitions.on(node).collect();
+            let stays = || format!("it is to stop being a broker, and hosts {}", health::some_of(&here));
+            return (!here.is_empty()).then(|| Held::Until(stays()));
+        }
+        let service = safety::service(self.world, node, due.pod);
+        let obstacle = Judge { world: self.world, partitions }.obstacle(node, &service, stop)?;
+        let is_given_up = safety::is_given_up(self.world, due.pod);
+        let waits_for_a_person =
+            obstacle.needs_a_person() || (is_given_up && obstacle.needs_a_person_in_the_end());
+        let why = obstacle.to_string();
+        Some(if waits_for_a_person { Held::ForAPerson(why) } else { Held::Until(why) })
     }
 
-    fn quorum_obstacle(&self, due: &Due<'_>) -> Option<String> {
+    fn held_by_quorum(&self, due: &Due<'_>, is_allowed: bool) -> Option<Held> {
+        let loses = due.disks == Disks::Go;
         let quorum = match &self.world.answers.quorum {
             Answer::Known(quorum) => quorum,
-            _ if self.is_given_up(due.pod) && !due.wants_empty_disks() => return None,
-            Answer::Silent(why) => return Some(format!("the quorum does not answer ({why})")),
-            Answer::NotAsked => return Some("the quorum was not asked".to_owned()),
+            _ if is_allowed => return None,
+            _ if safety::is_given_up(self.world, due.pod) && !loses => return None,
+            silent => {
+                let why = format!("the quorum does not answer ({})", silent.silence());
+                let waits_for_a_person = loses && safety::is_given_up(self.world, due.pod);
+                return Some(if waits_for_a_person { Held::ForAPerson(why) } else { Held::Until(why) });
+            }
         };
         if !quorum.has_voter(due.node.id) {
             return None;
         }
         if !due.node.pool.roles.has_controller() {
-            return Some("it still votes in the quorum, and has to leave it first".to_owned());
+            return Some(Held::Until("it still votes in the quorum, and has to leave it first".to_owned()));
         }
-        let mut others = health::caught_up_without(self.world, quorum, due.node.id);
-        if due.wants_empty_disks() {
-            others.retain(|other| !health::is_losing_disk(self.world, *other));
+        if loses && quorum.voters.iter().all(|voter| voter.node == due.node.id) {
+            let why = "it is the only controller and loses its disk by this, and with it the metadata of the whole cluster";
+            return (!is_allowed).then(|| Held::ForAPerson(why.to_owned()));
         }
-        // A vote that is lost with its disk does not come back: then a majority must be left, however few voters there are.
-        let needed = match due.wants_empty_disks() {
-            true => health::majority(quorum.voters.len()),
-            false => health::needed_to_restart(quorum.voters.len()),
-        };
-        if others.len() >= needed {
-            return None;
+        if loses && !quorum.is_dynamic {
+            return self.held_by_static_voters(due, quorum);
         }
-        let votes = quorum.voters.iter().find(|voter| voter.node == due.node.id);
-        let limit = health::fetch_timeout(self.world);
-        let is_of_no_use = votes.is_some_and(|voter| !voter.is_caught_up(limit)) && !due.pod.ready;
-        if is_of_no_use && !due.wants_empty_disks() {
-            return None;
-        }
-        Some(format!(
-            "{needed} of {} voters must stay up and caught up without it, and only these are: {}",
-            quorum.voters.len(),
-            if others.is_empty() { "none".to_owned() } else { health::list(&others) }
-        ))
+        let held = self.held_by_voters(due, quorum, loses);
+        if loses { held.or(Some(Held::ByItsVote)) } else { held }
     }
 
-    fn partition_obstacle(&self, due: &Due<'_>, partitions: &Answer<&Partitions>) -> Option<String> {
-        let partitions = match partitions {
-            Answer::Known(partitions) => partitions,
-            _ if self.is_given_up(due.pod) && !due.wants_empty_disks() => return None,
-            Answer::Silent(why) => {
-                return Some(format!("Kafka does not say which partitions it has ({why})"));
-            }
-            Answer::NotAsked => return Some("Kafka was not asked which partitions it has".to_owned()),
-        };
-        let node = due.node.id;
-        let on = |holds: fn(&PartitionView, NodeId, bool) -> bool| {
-            let found: Vec<_> =
-                partitions.on(node).filter(|partition| holds(partition, node, due.pod.ready)).collect();
-            (!found.is_empty()).then(|| health::some_of(&found))
-        };
-        if !due.node.pool.roles.has_broker() {
-            let here = on(|_, _, _| true)?;
-            return Some(format!("it is to stop being a broker, and partitions live there: {here}"));
+    /// In a static quorum nobody can leave: a majority of voters that keep their disks must be left.
+    fn held_by_static_voters(&self, due: &Due<'_>, quorum: &QuorumView) -> Option<Held> {
+        let mut others = health::caught_up_without(self.world, quorum, due.node.id);
+        others.retain(|other| !health::is_losing_disk(self.world, *other));
+        let needed = health::majority(quorum.voters.len());
+        (others.len() < needed).then(|| {
+            Held::Until(format!(
+                "it loses its disk by this, and {needed} of {} voters must be left with theirs; only these are: {}",
+                quorum.voters.len(),
+                some_or_none(&others)
+            ))
+        })
+    }
+
+    /// All who are wanted must vote, and all others must be up and caught up: then none is missed, also not by a change of the quorum
+    /// that follows. A voter that is to leave and still votes counts as any other.
+    fn held_by_voters(&self, due: &Due<'_>, quorum: &QuorumView, loses: bool) -> Option<Held> {
+        let limit = health::fetch_timeout(self.world);
+        let own = quorum.voters.iter().find(|voter| voter.node == due.node.id);
+        let is_of_no_use = own.is_some_and(|voter| !voter.is_caught_up(limit)) && !due.pod.ready;
+        if is_of_no_use && !loses {
+            return None;
         }
-        if due.wants_empty_disks() {
-            let lost = on(|partition, node, _| !health::is_safe_without(partition, node))?;
-            return Some(format!(
-                "broker {node} is to start empty, and these would lack in-sync replicas: {lost}"
-            ));
+        let wanted = self.cluster.voters().map(|node| node.id);
+        let missing: BTreeSet<NodeId> = wanted.filter(|node| !quorum.has_voter(*node)).collect();
+        if !missing.is_empty() {
+            let missing = health::list(&missing);
+            return Some(Held::Until(format!("these controllers have not joined the quorum yet: {missing}")));
         }
-        let held = on(holds)?;
-        Some(format!(
-            "without broker {node} these have fewer in-sync replicas than min.insync.replicas: {held}"
-        ))
+        let vote: BTreeSet<NodeId> = quorum.voters.iter().map(|voter| voter.node).collect();
+        let mut others = health::caught_up_without(self.world, quorum, due.node.id);
+        if loses {
+            others.retain(|other| !health::is_losing_disk(self.world, *other));
+        }
+        if others.len() + 1 >= vote.len() {
+            return None;
+        }
+        let behind: BTreeSet<NodeId> =
+            vote.into_iter().filter(|node| *node != due.node.id && !others.contains(node)).collect();
+        Some(Held::Until(format!(
+            "all other voters must be up and caught up, and these are not: {}",
+            health::list(&behind)
+        )))
     }
 }
 
-/// Must the node stay up for the sake of this partition?
-fn holds(partition: &PartitionView, node: NodeId, ready: bool) -> bool {
-    let in_sync = partition.in_sync.len();
-    let Some(least) = partition.min_in_sync else { return true };
-    let protectable = partition.replicas.len() > least;
-    let counts = partition.in_sync.contains(&node) && in_sync <= least;
-    // It is about to become the replica that the partition lacks.
-    let catches_up = ready && in_sync < least;
-    protectable && (counts || catches_up)
+fn some_or_none(nodes: &BTreeSet<NodeId>) -> String {
+    if nodes.is_empty() { "none".to_owned() } else { health::list(nodes) }
 }
 
 /// Does the partition take no writes while the node is away, whatever anybody does?

@@ -136,8 +136,8 @@ pub struct Plan {
     pub removals: Vec<Removal>,
     /// Pods to replace.
     pub restarts: Vec<Restart>,
-    /// Do the objects make voters of nodes whose disks are taken for lost?
-    pub makes_voters: bool,
+    /// Do the objects make voters of nodes whose disks are taken for lost, or let nodes go that have records?
+    pub objects_rely_on_pods: bool,
     /// Pods that a pod set's annotation asks to restart: they are marked, then the annotation goes.
     pub marks: Vec<Mark>,
     /// Pods that are to know which rack they are in.
@@ -247,13 +247,13 @@ impl Plan {
 
     /// Does it do something that is right only if those are up who were seen to be? Look at the pods first: a view may be old.
     pub fn relies_on_pods(&self) -> bool {
-        self.makes_voters || !self.restarts.is_empty()
+        self.objects_rely_on_pods || !self.restarts.is_empty()
     }
 
     /// Leaves that out.
     pub fn rely_on_no_pods(&mut self) {
         self.restarts.clear();
-        if self.makes_voters {
+        if self.objects_rely_on_pods {
             self.objects.clear();
         }
     }

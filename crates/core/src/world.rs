@@ -276,6 +276,13 @@ pub struct PartitionView {
     pub min_in_sync: Option<usize>,
 }
 
+impl PartitionView {
+    /// The nodes whose disks may have what was acknowledged.
+    pub fn holders(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.in_sync.iter().chain(&self.eligible).chain(&self.last_known).copied()
+    }
+}
+
 impl fmt::Display for PartitionView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.topic, self.index)
@@ -300,6 +307,14 @@ impl<T> Answer<T> {
         match self {
             Self::Known(answer) => Some(answer),
             _ => None,
+        }
+    }
+
+    /// Why there is none.
+    pub(crate) fn silence(&self) -> String {
+        match self {
+            Self::Silent(why) => why.clone(),
+            Self::NotAsked | Self::Known(_) => "it was not asked".to_owned(),
         }
     }
 

@@ -64,7 +64,15 @@ mod tests {
 
     fn restart(node: i32, cause: Cause) -> Restart {
         let (pod, uid) = (format!("c-brokers-{node}"), "uid".into());
-        Restart { node: NodeId(node), pod, uid, causes: vec![cause], claims: Vec::new(), exposed: None }
+        Restart {
+            node: NodeId(node),
+            pod,
+            uid,
+            causes: vec![cause],
+            claims: Vec::new(),
+            keeps: Vec::new(),
+            exposed: None,
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod creation;
 mod golden;
 mod input;
 mod listeners;
+mod losses;
 mod memory;
 mod pools;
 mod quorum;

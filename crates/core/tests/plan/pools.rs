@@ -211,6 +211,7 @@ fn a_node_moves_between_pools_in_one_apply() {
 #[test]
 fn a_node_that_alone_has_a_partition_does_not_move() {
     let mut world = two_broker_pools();
+    annotate(&mut world, "brokers", "strimzi.io/remove-node-ids", "[2]");
     annotate(&mut world, "more", "strimzi.io/next-node-ids", "[2]");
     scale(&mut world, "brokers", 2);
     scale(&mut world, "more", 2);

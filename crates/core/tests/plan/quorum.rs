@@ -26,7 +26,7 @@ fn scale(world: &mut World, pool: &str, replicas: i32) {
     edit_pool(world, pool, |pool| pool.spec.replicas = replicas);
 }
 
-fn pool(name: &str, replicas: i32, roles: &str) -> api::KafkaNodePool {
+pub(crate) fn pool(name: &str, replicas: i32, roles: &str) -> api::KafkaNodePool {
     let yaml = format!(
         "apiVersion: kafka.strimzi.io/v1
 kind: KafkaNodePool

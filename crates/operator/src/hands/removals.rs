@@ -6,8 +6,8 @@ use karst_api::StrimziPodSet;
 use karst_core::names::ClusterKey;
 use karst_core::plan::{Removal, Seen};
 use karst_core::rolling::Restart;
-use kube::Api;
 use kube::api::{DeleteParams, PartialObjectMeta, Preconditions};
+use kube::{Api, Resource};
 
 use super::Hands;
 use crate::failure::Failure;
@@ -78,6 +78,8 @@ impl Hands {
     /// Replaces a pod: it is deleted, and its pod set makes another. Disks that are to go with it go first: they
     /// are only gone when the pod is.
     pub(crate) async fn restart(&self, key: &ClusterKey, restart: &Restart) -> Result<(), Failure> {
+        let kept = restart.keeps.iter().map(|(claim, uid)| self.stays(key, claim, uid));
+        futures::future::try_join_all(kept).await?;
         if !restart.claims.is_empty() {
             self.is_there(key, &restart.pod, &restart.uid).await?;
         }
@@ -87,6 +89,26 @@ impl Hands {
         self.delete::<PodWire>(&key.namespace, &restart.pod, &restart.uid).await?;
         self.index.mark_deleting(key, &restart.pod, &restart.uid);
         Ok(())
+    }
+
+    /// A pod that is to find its disks again must not lose them by its end: a claim that somebody deletes goes with its pod. The cache
+    /// may lag behind, so ask.
+    async fn stays(&self, key: &ClusterKey, claim: &str, uid: &str) -> Result<(), Failure> {
+        let api = self.api::<ClaimWire>(&key.namespace);
+        let live = self.call("could not look at a PersistentVolumeClaim", api.get_opt(claim)).await?;
+        let stays = live.as_ref().is_some_and(|live| {
+            let meta = live.meta();
+            meta.uid.as_deref() == Some(uid) && meta.deletion_timestamp.is_none()
+        });
+        if let Some(live) = live {
+            self.learn(live);
+        }
+        if stays {
+            return Ok(());
+        }
+        Err(Failure::Changed(format!(
+            "PersistentVolumeClaim {claim} is on its way out, and its pod would lose it by a restart"
+        )))
     }
 
     /// Empty disks are for the pod that was to have them, and not for the one that has them already: the cache may lag behind, so

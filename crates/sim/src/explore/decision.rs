@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use karst_core::cluster::Cluster;
 use karst_core::ids::{DirectoryId, Entropy, NodeId};
-use karst_core::membership::{self, Change, Voter};
+use karst_core::membership::{self, Change, Renewal, Voter};
 use karst_core::names::node_of_pod;
 use karst_core::world::{PodView, QuorumView, Replica, World};
 
@@ -76,7 +76,7 @@ impl Decisions {
         world.pods = view.pods(pod);
         world.pod_sets = BTreeMap::new();
         let quorum = view.to_quorum();
-        match membership::next(&world, &cluster, &quorum).change? {
+        match membership::next(&world, &cluster, &quorum, &Renewal::default()).change? {
             Change::Join { voter, .. } => Some(Request::Join(seat_of(voter)?)),
             Change::Leave { voter, .. } => Some(Request::Leave(seat_of(voter)?)),
             Change::MakeDynamic => None,

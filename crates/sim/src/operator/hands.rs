@@ -351,6 +351,12 @@ impl Operator {
         if !restart.claims.is_empty() && !sim.api.pod(pod).is_some_and(|pod| is_same(pod)) {
             return Err(End::Failed(Failure::Changed));
         }
+        let stays = |claim: &str, uid: &str| {
+            sim.api.claim(claim).is_some_and(|claim| claim.meta.uid == uid && !claim.meta.deleting)
+        };
+        if !restart.keeps.iter().all(|(claim, uid)| stays(claim, uid)) {
+            return Err(End::Failed(Failure::Changed));
+        }
         for (claim, uid) in &restart.claims {
             self.delete_checked(sim, Kind::Claim, claim, uid, None, |sim| sim.check_emptied(claim, pod))?;
         }

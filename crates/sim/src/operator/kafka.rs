@@ -7,7 +7,9 @@ use karst_core::ids::NodeId;
 use karst_core::membership::Change;
 use karst_core::names::{STARTED_WITH_ANNOTATION, node_of_pod};
 use karst_core::plan::{Deed, Questions};
-use karst_core::world::{Answer, Answers, Partitions, Registered, RegisteredBroker, Trouble, World};
+use karst_core::world::{
+    Answer, Answers, LauncherView, Partitions, Registered, RegisteredBroker, Trouble, World,
+};
 
 use super::hands::wishes_are_as_seen;
 use super::{Called, End, Operator};
@@ -39,6 +41,9 @@ impl Operator {
         for node in &questions.log_dirs_of {
             let serves = sim.quorum.processes.get(node).is_some_and(|process| process.serves.is_some());
             answers.log_dirs.insert(*node, known_or_silent(serves.then(Vec::new)));
+        }
+        for node in questions.launchers.keys() {
+            answers.launchers.insert(*node, Answer::Known(LauncherView::default()));
         }
         for node in questions.settings_of_brokers.iter().chain(&questions.settings_of_controllers) {
             let all = running_settings(sim, *node).map(|set| with_defaults(set, &questions.settings));

@@ -1,0 +1,374 @@
+//! May these nodes stop, and may these lose their disks, now?
+//!
+//! Whatever stops a pod, or empties or removes a disk that may hold records, asks here: restarts of every cause, nodes that move
+//! to another pool, disks that are replaced. The question is always about a set: three brokers of which each could be missed
+//! because of the other two cannot be missed together. What is already on its way out, restarting, or not back in its ISRs
+//! counts as missing.
+//!
+//! What is not known is not safe. It holds whatever serves, recovers its logs, or would lose its disk. A node that does none of
+//! these may always restart: nothing can be lost with it, and it may be what the rest waits for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use crate::cluster::Node;
+use crate::health;
+use crate::ids::NodeId;
+use crate::names::{ALLOW_LOSS_ANNOTATION, POD_NAME_LABEL, node_of_pod};
+use crate::storage::Medium;
+use crate::world::{Answer, PartitionView, Partitions, PodView, Recovery, World};
+
+/// How long a node that does not serve, in a cluster that does not answer, is left to itself.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What becomes of a node's disks when its pod stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disks {
+    /// The next pod finds them as they were.
+    Stay,
+    /// They go with the pod, or hold nothing afterwards.
+    Go,
+}
+
+/// Nodes that are to stop together, and what becomes of their disks.
+pub(crate) type Stop = BTreeMap<NodeId, Disks>;
+
+/// What a node does for others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// It serves, or may do so as far as anybody can tell.
+    Serves,
+    /// It reads its logs anew. Whoever stops it makes it begin again.
+    Recovers(Option<Recovery>),
+    /// Nobody can say whether it recovers its logs.
+    Untold(String),
+    /// Nothing.
+    Idle,
+}
+
+/// Why nodes may not stop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// Kafka does not say what would be missed.
+    Unknown(String),
+    /// These have no leader: which disk has what was acknowledged is not known.
+    NoLeader { node: NodeId, partitions: String },
+    /// Of these Kafka does not tell the minimum.
+    NoMinimum { node: NodeId, partitions: String },
+    /// These would take no writes.
+    BelowMinimum { node: NodeId, partitions: String },
+    /// These have as many replicas as their minimum, or fewer, and another replica is not in sync yet.
+    OthersBehind { node: NodeId, partitions: String },
+    /// It is about to become a replica that these lack.
+    CatchesUp { node: NodeId, partitions: String },
+    /// Its disk goes, and not all other replicas of these are in sync.
+    LosesCopy { node: NodeId, partitions: String },
+    /// Its disk goes, and nobody else has these.
+    LosesOnlyCopy { node: NodeId, partitions: String },
+    /// Its disk goes, and whether it holds something that nobody else has is not known.
+    LosesUnknown { node: NodeId, why: String },
+    /// It recovers its logs.
+    Recovers { node: NodeId, progress: Option<Recovery> },
+    /// It does not serve, and does not say whether it recovers its logs.
+    RecoveryUnknown { node: NodeId, why: String },
+}
+
+impl Obstacle {
+    /// Can only a person decide this, because waiting changes nothing?
+    pub(crate) fn needs_a_person(&self) -> bool {
+        matches!(self, Self::LosesOnlyCopy { .. })
+    }
+
+    /// The same, of a node that has been of no use for so long that nobody else will say more.
+    pub(crate) fn needs_a_person_in_the_end(&self) -> bool {
+        self.needs_a_person() || matches!(self, Self::LosesUnknown { .. })
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(why) => write!(f, "Kafka does not say which partitions it has ({why})"),
+            Self::NoLeader { node, partitions } => write!(
+                f,
+                "broker {node} has replicas of partitions without a leader, and may have the only complete copy: {partitions}"
+            ),
+            Self::NoMinimum { node, partitions } => write!(
+                f,
+                "Kafka does not tell min.insync.replicas of partitions that broker {node} has: {partitions}"
+            ),
+            Self::BelowMinimum { node, partitions } => write!(
+                f,
+                "without broker {node} these have fewer in-sync replicas than min.insync.replicas: {partitions}"
+            ),
+            Self::OthersBehind { node, partitions } => {
+                write!(f, "other replicas of partitions of broker {node} are not in sync yet: {partitions}")
+            }
+            Self::CatchesUp { node, partitions } => write!(
+                f,
+                "broker {node} is catching up, and these have fewer in-sync replicas than min.insync.replicas: {partitions}"
+            ),
+            Self::LosesCopy { node, partitions } => write!(
+                f,
+                "broker {node} loses its disk by this, and not all other replicas of these are in sync: {partitions}"
+            ),
+            Self::LosesOnlyCopy { node, partitions } => {
+                write!(f, "broker {node} loses its disk by this, and has the only copy of: {partitions}")
+            }
+            Self::LosesUnknown { node, why } => {
+                write!(f, "node {node} loses its disk by this, and nobody can say what only it has ({why})")
+            }
+            Self::Recovers { node, progress } => {
+                write!(f, "broker {node} recovers its logs after an unclean stop")?;
+                if let Some(Recovery { done, all }) = progress.filter(|progress| progress.all > 0) {
+                    write!(f, " ({done} of {all} logs)")?;
+                }
+                f.write_str(", and would have to begin again")
+            }
+            Self::RecoveryUnknown { node, why } => write!(
+                f,
+                "broker {node} does not serve, and its launcher does not say whether it recovers its logs ({why}); if it does not, delete its pod"
+            ),
+        }
+    }
+}
+
+/// The pods that a person lets lose what only they have.
+pub(crate) fn may_lose(world: &World) -> impl Iterator<Item = &str> {
+    let annotations = world.kafka.metadata.annotations.as_ref();
+    let named = annotations.and_then(|all| all.get(ALLOW_LOSS_ANNOTATION)).map_or("", String::as_str);
+    named.split([',', ' ']).map(str::trim).filter(|name| !name.is_empty())
+}
+
+/// Did a person say that this pod may lose what only it has?
+pub(crate) fn is_allowed_to_lose(world: &World, pod: &str) -> bool {
+    may_lose(world).any(|named| named == pod)
+}
+
+/// What becomes of a node's disks when its pod is replaced by one with the same claims.
+pub(crate) fn disks_of(world: &World, node: Node<'_>, pod: &PodView) -> Disks {
+    // What never served holds nothing that was acknowledged.
+    if !pod.was_ready {
+        return Disks::Stay;
+    }
+    let is_kept = |medium: &Medium, claim: Option<String>| match medium {
+        Medium::Ephemeral { .. } => false,
+        // A claim that is not seen may be gone.
+        Medium::Claim { .. } => {
+            claim.is_some_and(|name| world.claims.get(&name).is_some_and(|claim| !claim.meta.deleting))
+        }
+    };
+    let disks = node.pool.storage.disks().iter();
+    let mut kept = disks.map(|disk| is_kept(&disk.medium, disk.claim_name(&pod.meta.name)));
+    let is_any_going = world
+        .claims
+        .values()
+        .any(|claim| claim.meta.deleting && claim.meta.labels.get(POD_NAME_LABEL) == Some(&pod.meta.name));
+    if kept.all(|kept| kept) && !is_any_going { Disks::Stay } else { Disks::Go }
+}
+
+/// What a broker does for others.
+pub(crate) fn service(world: &World, node: NodeId, pod: &PodView) -> Service {
+    if pod.ready || is_unfenced(world, node) {
+        return Service::Serves;
+    }
+    if pod.stuck.is_some() || pod.phase != "Running" {
+        return Service::Idle;
+    }
+    match world.answers.launchers.get(&node) {
+        Some(Answer::Known(said)) => match said.recovery {
+            Some(recovery) => Service::Recovers(Some(recovery).filter(|recovery| recovery.all > 0)),
+            None if is_given_up(world, pod) || !is_registration_unknown(world) => Service::Idle,
+            None => Service::Serves,
+        },
+        Some(Answer::Silent(why)) => Service::Untold(why.clone()),
+        Some(Answer::NotAsked) | None => Service::Untold("it was not asked".to_owned()),
+    }
+}
+
+/// Does Kafka count on the broker, whatever its pod says?
+fn is_unfenced(world: &World, node: NodeId) -> bool {
+    let registered = world.answers.registered.known();
+    registered.is_some_and(|known| known.brokers.iter().any(|broker| broker.node == node && !broker.fenced))
+}
+
+fn is_registration_unknown(world: &World) -> bool {
+    world.answers.registered.known().is_none()
+}
+
+/// Has it been of no use for so long that a silent Kafka is no reason to leave it alone?
+pub(crate) fn is_given_up(world: &World, pod: &PodView) -> bool {
+    !pod.ready && pod.since.is_some_and(|since| world.time_since(since) >= PATIENCE)
+}
+
+/// Judges which brokers can be missed.
+#[derive(Debug)]
+pub(crate) struct Judge<'a> {
+    pub(crate) world: &'a World,
+    pub(crate) partitions: &'a Answer<&'a Partitions>,
+}
+
+impl Judge<'_> {
+    /// What keeps a broker from stopping beside those that stop already.
+    pub(crate) fn obstacle(&self, node: NodeId, service: &Service, stop: &Stop) -> Option<Obstacle> {
+        let loses = stop.get(&node) == Some(&Disks::Go);
+        match service {
+            _ if loses => {}
+            Service::Recovers(progress) => return Some(Obstacle::Recovers { node, progress: *progress }),
+            Service::Untold(why) => return Some(Obstacle::RecoveryUnknown { node, why: why.clone() }),
+            Service::Idle => return None,
+            Service::Serves => {}
+        }
+        let partitions = match self.partitions {
+            Answer::Known(partitions) => *partitions,
+            other => {
+                let why = other.silence();
+                return Some(match loses {
+                    true => Obstacle::LosesUnknown { node, why },
+                    false => Obstacle::Unknown(why),
+                });
+            }
+        };
+        let mut found: BTreeMap<Concern, Vec<&PartitionView>> = BTreeMap::new();
+        for partition in partitions.on(node) {
+            let concern = match loses {
+                true => self.concern_of_loss(partition, node, service, stop),
+                false => self.concern_of_stop(partition, node, stop),
+            };
+            if let Some(concern) = concern {
+                found.entry(concern).or_default().push(partition);
+            }
+        }
+        let (concern, partitions) = found.into_iter().next()?;
+        Some(concern.of(node, health::some_of(&partitions)))
+    }
+
+    /// Its disk stays: only what it serves now is missed.
+    fn concern_of_stop(&self, partition: &PartitionView, node: NodeId, stop: &Stop) -> Option<Concern> {
+        let is_in_sync = partition.in_sync.contains(&node);
+        let can_catch_up = !is_in_sync && !partition.offline.contains(&node);
+        if partition.leader.is_none() {
+            // Nobody else could lead: a restart may even help.
+            let is_theirs = partition.holders().all(|holder| stop.contains_key(&holder));
+            return (!is_theirs || partition.holders().next().is_none()).then_some(Concern::NoLeader);
+        }
+        let Some(least) = partition.min_in_sync else { return Some(Concern::NoMinimum) };
+        let left = self.up_in_sync(partition, stop).count();
+        if partition.replicas.len() > least {
+            return match (is_in_sync, can_catch_up) {
+                (true, _) if left < least => Some(Concern::BelowMinimum),
+                (_, true) if partition.in_sync.len() < least => Some(Concern::CatchesUp),
+                _ => None,
+            };
+        }
+        // It takes no writes without one of its replicas, whatever anybody does. One after the other, then.
+        let others = partition.replicas.iter().filter(|other| !stop.contains_key(other)).count();
+        (left < others).then_some(Concern::OthersBehind)
+    }
+
+    /// Its disk goes: what is on it must be everywhere else.
+    fn concern_of_loss(
+        &self,
+        partition: &PartitionView,
+        node: NodeId,
+        service: &Service,
+        stop: &Stop,
+    ) -> Option<Concern> {
+        let loses = |node: &NodeId| stop.get(node) == Some(&Disks::Go);
+        let may_have_all = partition.leader.is_none() || partition.holders().any(|holder| holder == node);
+        if !may_have_all {
+            let is_missed = *service != Service::Idle;
+            return is_missed.then(|| self.concern_of_stop(partition, node, stop)).flatten();
+        }
+        let others: Vec<_> = partition.replicas.iter().filter(|other| !loses(other)).collect();
+        let has_holders = partition.holders().next().is_some();
+        if others.is_empty() || (has_holders && partition.holders().all(|holder| loses(&holder))) {
+            return Some(Concern::LosesOnlyCopy);
+        }
+        if partition.leader.is_none() {
+            return Some(Concern::NoLeader);
+        }
+        let Some(least) = partition.min_in_sync else { return Some(Concern::NoMinimum) };
+        let left =
+            self.up_in_sync(partition, stop).filter(|other| !health::is_losing_disk(self.world, *other));
+        let left = left.count();
+        let takes_writes = left >= least || partition.replicas.len() <= least;
+        (left < others.len() || !takes_writes).then_some(Concern::LosesCopy)
+    }
+
+    /// The nodes that stay, have a complete copy, and serve.
+    fn up_in_sync<'p>(
+        &'p self,
+        partition: &'p PartitionView,
+        stop: &'p Stop,
+    ) -> impl Iterator<Item = NodeId> + 'p {
+        let in_sync = partition.in_sync.iter().copied();
+        in_sync.filter(|node| {
+            !stop.contains_key(node) && !partition.offline.contains(node) && is_broker_up(self.world, *node)
+        })
+    }
+}
+
+/// What is wrong with one partition, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Concern {
+    LosesOnlyCopy,
+    LosesCopy,
+    NoLeader,
+    NoMinimum,
+    BelowMinimum,
+    OthersBehind,
+    CatchesUp,
+}
+
+impl Concern {
+    fn of(self, node: NodeId, partitions: String) -> Obstacle {
+        match self {
+            Self::LosesOnlyCopy => Obstacle::LosesOnlyCopy { node, partitions },
+            Self::LosesCopy => Obstacle::LosesCopy { node, partitions },
+            Self::NoLeader => Obstacle::NoLeader { node, partitions },
+            Self::NoMinimum => Obstacle::NoMinimum { node, partitions },
+            Self::BelowMinimum => Obstacle::BelowMinimum { node, partitions },
+            Self::OthersBehind => Obstacle::OthersBehind { node, partitions },
+            Self::CatchesUp => Obstacle::CatchesUp { node, partitions },
+        }
+    }
+}
+
+/// Does the node's pod serve as a broker, and is it to stay? One that its pod set no longer lists is on its way out.
+fn is_broker_up(world: &World, node: NodeId) -> bool {
+    let is_listed = |name: &str| world.pod_sets.values().any(|set| set.pods.contains_key(name));
+    let is_its = |name: &str| node_of_pod(name) == Some(node);
+    world
+        .pods
+        .iter()
+        .any(|(name, pod)| is_its(name) && pod.is_serving() && pod.runs_broker() && is_listed(name))
+}
+
+/// Nodes that pod sets ask for, or that are on their way out, and that do not serve, but for one.
+pub(crate) fn nodes_missing(world: &World, but: NodeId) -> BTreeSet<NodeId> {
+    let listed: BTreeSet<&String> = world.pod_sets.values().flat_map(|set| set.pods.keys()).collect();
+    let serves =
+        |name: &String| listed.contains(name) && world.pods.get(name).is_some_and(|pod| pod.is_serving());
+    let names = listed.iter().copied().chain(world.pods.keys());
+    let missing = names.filter(|name| !serves(name)).filter_map(|name| node_of_pod(name));
+    missing.filter(|node| *node != but).collect()
+}
+
+/// Brokers of which it matters whether they recover their logs: they run and do not serve.
+pub(crate) fn launcher_hosts(
+    world: &World,
+    nodes: impl IntoIterator<Item = NodeId>,
+) -> BTreeMap<NodeId, String> {
+    let wanted: BTreeSet<NodeId> = nodes.into_iter().collect();
+    let is_doubtful = |pod: &PodView| {
+        pod.runs_broker() && !pod.ready && !pod.meta.deleting && pod.stuck.is_none() && pod.phase == "Running"
+    };
+    let pods = world.pods.iter().filter(|(_, pod)| is_doubtful(pod));
+    let hosts = pods.filter_map(|(name, _)| {
+        let node = node_of_pod(name).filter(|node| wanted.contains(node))?;
+        Some((node, world.key.pod_host(name, &world.settings.cluster_domain)))
+    });
+    hosts.filter(|(node, _)| !world.answers.launchers.contains_key(node)).collect()
+}

@@ -1,0 +1,445 @@
+//! Nothing is lost: sets of nodes that stop, move or lose their disks, and what holds them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::quorum::pool;
+use crate::support::*;
+use k8s_openapi::jiff::Timestamp;
+use karst_core::ids::NodeId;
+use karst_core::names::node_of_pod;
+use karst_core::plan::{Plan, plan};
+use karst_core::world::{
+    Answer, Answers, LauncherView, PartitionView, Partitions, PodView, Recovery, Registered,
+    RegisteredBroker, World,
+};
+
+const MANUAL: &str = "strimzi.io/manual-rolling-update";
+const EMPTY: &str = "strimzi.io/delete-pod-and-pvc";
+
+/// A Kafka whose replicas follow the pods: a new pod on an empty disk is out of sync until it was there for some rounds.
+struct Copies {
+    partitions: Vec<PartitionView>,
+    /// The pod that each replica was copied by.
+    held: std::collections::BTreeMap<NodeId, String>,
+    catching_up: std::collections::BTreeMap<NodeId, usize>,
+    rounds: usize,
+}
+
+impl Copies {
+    fn of(world: &World, partitions: Vec<PartitionView>) -> Self {
+        let mut copies =
+            Self { partitions, held: Default::default(), catching_up: Default::default(), rounds: 3 };
+        copies.held = brokers(world);
+        copies
+    }
+
+    /// Time passes. Fails when nobody has a complete copy any more.
+    fn follow(&mut self, world: &World) {
+        let now = brokers(world);
+        for (node, pod) in &now {
+            if self.held.get(node) != Some(pod) && !self.catching_up.contains_key(node) {
+                self.catching_up.insert(*node, 0);
+            }
+        }
+        let lost: Vec<NodeId> = self.held.keys().filter(|node| !now.contains_key(node)).copied().collect();
+        for partition in &mut self.partitions {
+            partition.in_sync.retain(|node| !lost.contains(node) && self.held.get(node) == now.get(node));
+            partition.leader = partition.in_sync.first().copied();
+            assert!(partition.leader.is_some(), "every copy of {partition} is gone");
+        }
+        let mut back = Vec::new();
+        for (node, rounds) in &mut self.catching_up {
+            *rounds += 1;
+            if *rounds > self.rounds {
+                back.push(*node);
+            }
+        }
+        for node in back {
+            self.catching_up.remove(&node);
+            for partition in self.partitions.iter_mut().filter(|one| one.replicas.contains(&node)) {
+                partition.in_sync.insert(node);
+            }
+        }
+        self.held = now;
+    }
+}
+
+fn brokers(world: &World) -> std::collections::BTreeMap<NodeId, String> {
+    let pods = world.pods.values().filter(|pod| pod.runs_broker());
+    // Pods of this world come and go at once, so their names tell which disk they have.
+    pods.filter_map(|pod| Some((node_of_pod(&pod.meta.name)?, pod.meta.name.clone()))).collect()
+}
+
+fn annotate_pool(world: &mut World, pool: &str, key: &str, value: &str) {
+    edit_pool(world, pool, |pool| {
+        pool.metadata.annotations.get_or_insert_default().insert(key.into(), value.into());
+    });
+}
+
+fn annotate_kafka(world: &mut World, key: &str, value: &str) {
+    edit_kafka(world, |kafka| {
+        kafka.metadata.annotations.get_or_insert_default().insert(key.into(), value.into());
+    });
+}
+
+fn edit_pod(world: &mut World, name: &str, edit: impl FnOnce(&mut PodView)) {
+    edit(Arc::make_mut(world.pods.get_mut(name).expect(name)));
+}
+
+fn ask_pod(world: &mut World, name: &str, annotation: &str) {
+    edit_pod(world, name, |pod| drop(pod.meta.annotations.insert(annotation.into(), "true".into())));
+}
+
+fn warnings(world: &World) -> String {
+    let all = conditions(world, "Warning").into_iter();
+    all.map(|(_, reason, message)| format!("{reason}: {message}\n")).collect()
+}
+
+/// The plan, after everything that it asks was answered.
+fn answered(world: &mut World, partitions: &[PartitionView]) -> Plan {
+    world.answers = Answers { launchers: world.answers.launchers.clone(), ..Answers::default() };
+    let mut kafka = Kafka::formed(world);
+    for _ in 0..8 {
+        let plan = plan(world).unwrap();
+        if plan.questions.is_empty() {
+            return plan;
+        }
+        kafka.answer(world, partitions, &plan.questions);
+    }
+    panic!("it never stops asking: {:?}", plan(world).unwrap().questions);
+}
+
+/// What restarts now, and what the status says.
+fn restarts(world: &mut World, partitions: &[PartitionView]) -> (Vec<String>, String) {
+    let plan = answered(world, partitions);
+    let pods = plan.restarts.iter().map(|restart| restart.pod.clone()).collect();
+    let said = plan.notices.iter().map(|notice| format!("{}: {notice}\n", notice.reason())).collect();
+    (pods, said)
+}
+
+fn with_storage(storage: &str, controllers: usize) -> World {
+    let mut world = world(&format!(
+        "apiVersion: kafka.strimzi.io/v1
+kind: Kafka
+metadata: {{name: my-cluster}}
+spec:
+  kafka:
+    version: 4.1.1
+    listeners: [{{name: plain, port: 9092, type: internal, tls: false}}]
+    config: {{default.replication.factor: 3, min.insync.replicas: 2}}
+---
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaNodePool
+metadata: {{name: brokers, labels: {{strimzi.io/cluster: my-cluster}}}}
+spec: {{replicas: 3, roles: [broker], storage: {storage}}}
+---
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaNodePool
+metadata: {{name: controllers, labels: {{strimzi.io/cluster: my-cluster}}}}
+spec: {{replicas: {controllers}, roles: [controller], storage: {storage}}}"
+    ));
+    converge(&mut world);
+    world
+}
+
+/// The one apply that lost every copy of a topic.
+fn moved_together(gives: Option<&str>) -> (World, Copies) {
+    let mut world = converged();
+    world.pools.insert("small".into(), Arc::new(pool("small", 3, "broker")));
+    annotate_pool(&mut world, "small", "strimzi.io/next-node-ids", "[20-22]");
+    converge(&mut world);
+    let mut orders = partition("orders", &[20, 21, 22], &[20, 21, 22], 2);
+    orders.leader = Some(NodeId(20));
+    let copies = Copies::of(&world, vec![orders]);
+    edit_pool(&mut world, "small", |pool| pool.spec.replicas = 0);
+    if let Some(ids) = gives {
+        annotate_pool(&mut world, "small", "strimzi.io/remove-node-ids", ids);
+    }
+    edit_pool(&mut world, "brokers", |pool| pool.spec.replicas = 6);
+    annotate_pool(&mut world, "brokers", "strimzi.io/next-node-ids", "[20-22]");
+    (world, copies)
+}
+
+fn live_through(world: &mut World, copies: &mut Copies) {
+    let mut kafka = Kafka::formed(world);
+    for _ in 0..200 {
+        let partitions = copies.partitions.clone();
+        let moves = step(world, &mut kafka, &partitions);
+        copies.follow(world);
+        if !moves && copies.catching_up.is_empty() {
+            return;
+        }
+    }
+    panic!("it never comes to rest: {}", warnings(world));
+}
+
+#[test]
+fn brokers_that_move_together_move_one_after_the_other() {
+    let (mut world, mut copies) = moved_together(Some("[20-22]"));
+    live_through(&mut world, &mut copies);
+    let ids = world.pools["brokers"].status.as_ref().unwrap().node_ids.clone().unwrap();
+    assert_eq!(ids, [0, 1, 2, 20, 21, 22]);
+    assert_eq!(copies.partitions[0].in_sync.len(), 3);
+    assert_eq!(warnings(&world), "");
+}
+
+#[test]
+fn an_id_that_only_the_taking_pool_names_is_taken_and_its_node_stays_where_its_partitions_are() {
+    let (mut world, mut copies) = moved_together(None);
+    live_through(&mut world, &mut copies);
+    let ids = |pool: &str| world.pools[pool].status.as_ref().unwrap().node_ids.clone().unwrap();
+    assert_eq!((ids("small"), ids("brokers").len()), (vec![20, 21, 22], 6));
+    assert!(ids("brokers").iter().all(|id| *id < 20));
+}
+
+#[test]
+fn all_controllers_move_to_another_pool_one_after_the_other() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    world.pools.insert("fresh".into(), Arc::new(pool("fresh", 3, "controller")));
+    edit_pool(&mut world, "controllers", |pool| pool.spec.replicas = 0);
+    annotate_pool(&mut world, "controllers", "strimzi.io/remove-node-ids", "[3-5]");
+    annotate_pool(&mut world, "fresh", "strimzi.io/next-node-ids", "[3-5]");
+    for _ in 0..300 {
+        let before = kafka.voters.len();
+        if !step(&mut world, &mut kafka, &[]) {
+            let voters: BTreeSet<i32> = kafka.voters.iter().map(|voter| voter.node.0).collect();
+            assert_eq!(voters, [3, 4, 5].into());
+            assert!((3..6).all(|id| world.pods.contains_key(&format!("my-cluster-fresh-{id}"))));
+            return;
+        }
+        assert!(kafka.voters.len().abs_diff(before) <= 1 && kafka.voters.len() >= 2);
+    }
+    panic!("it never comes to rest: {}", warnings(&world));
+}
+
+#[test]
+fn a_restart_on_a_claim_that_is_on_its_way_out_is_judged_as_the_loss_of_its_disk() {
+    let mut world = converged();
+    let pod = "my-cluster-brokers-0";
+    ask_pod(&mut world, pod, MANUAL);
+    let only = [partition("single", &[0], &[0], 1)];
+    assert_eq!(restarts(&mut world, &only).0, [pod], "its disk stays");
+
+    Arc::make_mut(world.claims.get_mut("data-0-my-cluster-brokers-0").unwrap()).meta.deleting = true;
+    let (pods, said) = restarts(&mut world, &only);
+    assert!(pods.is_empty());
+    for part in ["DataLossHeld", pod, "single-0", "karst.io/allow-data-loss"] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    annotate_kafka(&mut world, "karst.io/allow-data-loss", "my-cluster-brokers-1");
+    assert_eq!(restarts(&mut world, &only).0, [] as [&str; 0], "that is another one");
+    annotate_kafka(&mut world, "karst.io/allow-data-loss", pod);
+    assert_eq!(restarts(&mut world, &only).0, [pod]);
+}
+
+#[test]
+fn what_a_person_allowed_is_forgotten_when_it_is_done() {
+    let mut world = converged();
+    annotate_kafka(&mut world, "karst.io/allow-data-loss", "my-cluster-brokers-0");
+    ask_pod(&mut world, "my-cluster-brokers-0", EMPTY);
+    let only = [partition("single", &[0], &[0], 1)];
+    let plan = answered(&mut world, &only);
+    assert_eq!((plan.restarts.len(), plan.forgotten.as_slice()), (1, [].as_slice()), "{plan:?}");
+    carry_out(&mut world, plan);
+    assert!(!world.pods.contains_key("my-cluster-brokers-0"));
+    converge_with(&mut world, &only);
+    assert!(world.pods.contains_key("my-cluster-brokers-0"));
+    assert_eq!(
+        world.kafka.metadata.annotations.as_ref().and_then(|all| all.get("karst.io/allow-data-loss")),
+        None
+    );
+}
+
+#[test]
+fn ephemeral_brokers_restart_when_all_their_copies_are_elsewhere() {
+    let mut world = with_storage("{type: ephemeral}", 3);
+    ask_pod(&mut world, "my-cluster-brokers-0", MANUAL);
+    let three = |in_sync: &[i32]| [partition("orders", &[0, 1, 2], in_sync, 2)];
+    assert_eq!(restarts(&mut world, &three(&[0, 1, 2])).0, ["my-cluster-brokers-0"]);
+    let (pods, said) = restarts(&mut world, &three(&[0, 1]));
+    assert!(pods.is_empty() && said.contains("orders-0"), "{said}");
+    assert_eq!(restarts(&mut world, &[partition("one", &[0], &[0], 1)]).0, [] as [&str; 0]);
+    // The copy that is complete, though it is not in sync any more: eligible to lead.
+    let mut eligible = partition("orders", &[0, 1, 2], &[1], 2);
+    eligible.eligible = [NodeId(0)].into();
+    let (pods, said) = restarts(&mut world, &[eligible]);
+    assert!(pods.is_empty() && said.contains("orders-0"), "{said}");
+}
+
+#[test]
+fn ephemeral_nodes_that_crash_are_not_all_replaced_when_memory_is_raised() {
+    let mut world = with_storage("{type: ephemeral}", 3);
+    let since = Timestamp::from_second(world.now.as_second() - 300).unwrap();
+    let names: Vec<String> = world.pods.keys().filter(|name| name.contains("brokers")).cloned().collect();
+    for name in &names {
+        ask_pod(&mut world, name, MANUAL);
+        edit_pod(&mut world, name, |pod| {
+            (pod.ready, pod.since, pod.stuck) =
+                (false, Some(since), Some("CrashLoopBackOff: OOMKilled".into()));
+        });
+    }
+    world.answers = Answers::default();
+    world.answers.quorum = healthy_quorum(&world);
+    world.answers.partitions = Answer::Silent("no broker serves".into());
+    world.answers.registered = Answer::Silent("no broker serves".into());
+    let plan = plan(&world).unwrap();
+    assert_eq!(plan.restarts, []);
+    let said: String = plan.notices.iter().map(|notice| format!("{}: {notice}\n", notice.reason())).collect();
+    assert!(names.iter().all(|name| said.contains(&format!("DataLossHeld: pod {name}"))), "{said}");
+    // What never served has nothing to lose.
+    for name in &names {
+        edit_pod(&mut world, name, |pod| pod.was_ready = false);
+    }
+    assert_eq!(karst_core::plan::plan(&world).unwrap().restarts.len(), 3);
+}
+
+#[test]
+fn as_many_replicas_as_their_minimum_restart_one_after_the_other() {
+    for replicas in [[0, 1].as_slice(), &[0, 1, 2]] {
+        let mut world = converged();
+        ask_pod(&mut world, "my-cluster-brokers-0", MANUAL);
+        let all = partition("tight", replicas, replicas, replicas.len());
+        assert_eq!(restarts(&mut world, &[all]).0, ["my-cluster-brokers-0"]);
+        let one_less = &replicas[..replicas.len() - 1];
+        let (pods, said) = restarts(&mut world, &[partition("tight", replicas, one_less, replicas.len())]);
+        assert!(pods.is_empty() && said.contains("tight-0"), "{said}");
+    }
+}
+
+#[test]
+fn a_minimum_that_cannot_be_read_or_a_partition_without_a_leader_holds_a_restart() {
+    let mut world = converged();
+    ask_pod(&mut world, "my-cluster-brokers-0", MANUAL);
+    let mut unread = partition("orders", &[0, 1, 2], &[0, 1, 2], 2);
+    unread.min_in_sync = None;
+    let (pods, said) = restarts(&mut world, &[unread]);
+    assert!(pods.is_empty() && said.contains("min.insync.replicas"), "{said}");
+
+    let mut leaderless = partition("orders", &[0, 1, 2], &[2], 2);
+    leaderless.leader = None;
+    let (pods, said) = restarts(&mut world, &[leaderless.clone()]);
+    assert!(pods.is_empty() && said.contains("without a leader"), "{said}");
+    // Nobody else could lead it: a restart may even help.
+    leaderless.in_sync = [NodeId(0)].into();
+    assert_eq!(restarts(&mut world, &[leaderless]).0, ["my-cluster-brokers-0"]);
+}
+
+#[test]
+fn a_replica_in_a_directory_that_failed_does_not_count() {
+    let mut world = converged();
+    ask_pod(&mut world, "my-cluster-brokers-0", MANUAL);
+    let mut orders = partition("orders", &[0, 1, 2], &[0, 1, 2], 2);
+    orders.offline = [NodeId(2)].into();
+    assert_eq!(restarts(&mut world, &[orders.clone()]).0, [] as [&str; 0]);
+    ask_pod(&mut world, "my-cluster-brokers-0", EMPTY);
+    assert_eq!(restarts(&mut world, &[orders]).0, [] as [&str; 0]);
+}
+
+/// The view of the ISR may be older than the pods.
+#[test]
+fn a_broker_that_does_not_serve_or_is_on_its_way_out_is_not_counted_on() {
+    let orders = [partition("orders", &[0, 1, 2], &[0, 1, 2], 2)];
+    let mut world = converged();
+    ask_pod(&mut world, "my-cluster-brokers-0", MANUAL);
+    assert_eq!(restarts(&mut world, &orders).0, ["my-cluster-brokers-0"]);
+    // Its pod set does not list it any more, and its pod is still there.
+    let set = Arc::make_mut(world.pod_sets.get_mut("my-cluster-brokers").unwrap());
+    set.pods.remove("my-cluster-brokers-1");
+    let tight = [partition("orders", &[0, 1], &[0, 1], 1)];
+    let plan = answered(&mut world, &tight);
+    assert!(plan.restarts.is_empty());
+}
+
+#[test]
+fn a_broker_that_recovers_its_logs_is_not_restarted_and_its_progress_is_told() {
+    let mut world = converged();
+    let pod = "my-cluster-brokers-1";
+    ask_pod(&mut world, pod, MANUAL);
+    let since = Timestamp::from_second(world.now.as_second() - 3600).unwrap();
+    edit_pod(&mut world, pod, |pod| (pod.ready, pod.since) = (false, Some(since)));
+    let fenced = |world: &mut World| {
+        let brokers = (0..3).map(|id| RegisteredBroker { node: NodeId(id), fenced: id == 1 }).collect();
+        world.answers.registered = Answer::Known(Registered { brokers, fenced_known: true });
+        world.answers.quorum = healthy_quorum(world);
+        world.answers.partitions = Answer::Known(Partitions { of: nodes(&[1]), found: Vec::new() });
+    };
+    fenced(&mut world);
+    let plan = plan(&world).unwrap();
+    assert_eq!(plan.questions.launchers.keys().collect::<Vec<_>>(), [&NodeId(1)]);
+    assert!(plan.restarts.is_empty());
+
+    let mut said_to_be = |answer: Answer<LauncherView>| {
+        world.answers.launchers.insert(NodeId(1), answer);
+        let plan = karst_core::plan::plan(&world).unwrap();
+        let said: String = plan.notices.iter().map(ToString::to_string).collect();
+        (plan.restarts.len(), said)
+    };
+    let recovery = Some(Recovery { done: 17, all: 340 });
+    let (count, said) = said_to_be(Answer::Known(LauncherView { recovery }));
+    assert!(count == 0 && said.contains("17 of 340"), "{said}");
+    let (count, said) = said_to_be(Answer::Silent("connection refused".into()));
+    assert!(count == 0 && said.contains("connection refused"), "{said}");
+    // It does nothing for anybody.
+    assert_eq!(said_to_be(Answer::Known(LauncherView::default())).0, 1);
+}
+
+#[test]
+fn ephemeral_controllers_leave_the_quorum_before_their_pods_go_and_join_it_again() {
+    for count in [2, 3] {
+        let mut world = with_storage("{type: ephemeral}", count);
+        let mut kafka = Kafka::formed(&world);
+        let before: BTreeSet<_> = kafka.voters.iter().copied().collect();
+        let asked: Vec<String> =
+            world.pods.keys().filter(|name| name.contains("controllers")).cloned().collect();
+        for pod in &asked {
+            ask_pod(&mut world, pod, MANUAL);
+        }
+        for _ in 0..300 {
+            let voted: BTreeSet<NodeId> = kafka.voters.iter().map(|voter| voter.node).collect();
+            let uids: BTreeSet<String> = world.pods.values().map(|pod| pod.meta.uid.clone()).collect();
+            if !step(&mut world, &mut kafka, &[]) {
+                break;
+            }
+            assert!(kafka.voters.len() + 1 >= count, "only one is away at a time");
+            let replaced = world.pods.values().filter(|pod| !uids.contains(&pod.meta.uid));
+            for node in replaced.filter_map(|pod| node_of_pod(&pod.meta.name)) {
+                assert!(!voted.contains(&node), "the disk of voter {node} went with its pod");
+            }
+        }
+        let after: BTreeSet<_> = kafka.voters.iter().copied().collect();
+        assert_eq!(after.len(), count);
+        assert!(after.is_disjoint(&before), "each has a new directory");
+    }
+}
+
+#[test]
+fn the_only_controller_on_an_ephemeral_disk_waits_for_a_person() {
+    let mut world = with_storage("{type: ephemeral}", 1);
+    let pod = "my-cluster-controllers-3";
+    ask_pod(&mut world, pod, MANUAL);
+    ask_pod(&mut world, "my-cluster-brokers-0", MANUAL);
+    let (pods, said) = restarts(&mut world, &[]);
+    assert!(said.contains("DataLossHeld") && said.contains("metadata of the whole cluster"), "{said}");
+    assert_eq!(pods, ["my-cluster-brokers-0"], "nobody else waits for that person");
+    annotate_kafka(&mut world, "karst.io/allow-data-loss", pod);
+    assert_eq!(restarts(&mut world, &[]).0, [pod]);
+}
+
+/// Between a leave and a join no majority may hang on a voter that is away.
+#[test]
+fn no_voter_restarts_while_a_wanted_one_is_missing_and_one_that_does_not_vote_may() {
+    let mut world = converged();
+    for pod in ["my-cluster-controllers-3", "my-cluster-controllers-4", "my-cluster-controllers-5"] {
+        ask_pod(&mut world, pod, MANUAL);
+    }
+    let mut quorum = healthy_quorum(&world);
+    if let Answer::Known(quorum) = &mut quorum {
+        quorum.voters.retain(|voter| voter.node != NodeId(5));
+    }
+    world.answers.quorum = quorum;
+    let plan = decide(&world);
+    let pods: Vec<&str> = plan.restarts.iter().map(|restart| restart.pod.as_str()).collect();
+    assert_eq!(pods, ["my-cluster-controllers-5"]);
+}
