@@ -166,7 +166,7 @@ impl Stage<'_> {
                 self.cluster.create_kafka(&small_kafka(kafka)?).await
             }
             Edit::Wait => Ok(()),
-            Edit::Revert | Edit::Down(..) => bail!("{edit} cannot be done here"),
+            edit if edit.is_simulated_only() => bail!("{edit} cannot be done here"),
             of_kafka => self.change::<Kafka>(CLUSTER, |kafka| of_kafka.change_kafka(kafka)).await,
         }
     }

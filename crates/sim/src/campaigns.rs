@@ -229,6 +229,7 @@ fn random_faults(seed: u64) -> Faults {
         power_cuts: some(15),
         disks: some(30),
         deletions: some(60),
+        lags: some(60),
         until: 40_000,
         interleaves: true,
         ..Faults::default()
@@ -250,6 +251,7 @@ fn two_operators(seed: u64) -> Faults {
         interleaves: true,
         rival: Some((from, until)),
         stale: Some(Stale { back: some(10_000), hold: some(4_000), together: false }),
+        lags: some(40),
         ..Faults::default()
     }
 }

@@ -83,6 +83,8 @@ pub struct Faults {
     pub disks: u64,
     /// In so many moments of ten thousand somebody deletes a pod by hand.
     pub deletions: u64,
+    /// In so many moments of ten thousand a broker copies nothing, or reaches no controller, for some seconds.
+    pub lags: u64,
     /// In so many moments of ten thousand a watch tells nothing for some seconds.
     pub deafness: u64,
     /// When it all stops, in milliseconds.
@@ -140,6 +142,17 @@ impl Sim {
         {
             self.strike_nodes(Edit::DeletePod(node.0));
         }
+        if self.happens(self.faults.lags)
+            && let Some(node) = self.any_node()
+        {
+            let millis = self.fates.between(500, 15_000);
+            let is_slow = self.fates.chance(500);
+            self.strike_nodes(if is_slow {
+                Edit::Slow(node.0, millis)
+            } else {
+                Edit::CutOff(node.0, millis)
+            });
+        }
         if self.happens(self.faults.deafness)
             && let Some(kind) = self.fates.pick(&KINDS).copied()
         {
@@ -185,8 +198,7 @@ impl Sim {
             let others = voters.iter().filter(|voter| voter.node != node).filter(stays);
             self.quorum.healthy(others) >= majority(voters.len())
         };
-        let data =
-            self.partitions.iter().all(|partition| partition.in_sync.iter().any(|other| *other != node));
+        let data = !self.data.depends_on(node);
         // What the story is still going to take counts as gone: together it would be more than a quorum can lose.
         let is_last = !self.agenda.iter().any(|step| step.edit.takes_disk());
         !voters.is_empty() && enough(&voters) && newest.iter().all(|voters| enough(voters)) && data && is_last

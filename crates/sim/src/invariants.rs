@@ -6,11 +6,13 @@
 //! No operator can foresee a crash. Where a check counts who is up, a crash in the last seconds excuses it; nothing excuses the
 //! removal of a voter's pod, a rewritten history, a vote under an old identity, or a deleted disk.
 
+mod records;
+
 use std::collections::BTreeSet;
 
 use karst_core::ids::NodeId;
 use karst_core::membership::{Change, Voter};
-use karst_core::names::{DELETE_CLAIM_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, node_of_pod};
+use karst_core::names::{DELETE_CLAIM_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, POOL_LABEL, node_of_pod};
 
 use crate::kraft::majority;
 use crate::sim::Sim;
@@ -25,6 +27,10 @@ pub struct Watch {
     pub broken: Option<String>,
     /// When something went wrong that was not the operator's doing.
     pub last_fault: u64,
+    /// When a user last changed a pool.
+    pub last_wish: u64,
+    /// When a disk, or a part of one, broke or was deleted by somebody else.
+    pub last_disk_fault: u64,
     /// The last disk that broke, and when.
     pub lost_disk: Option<(u64, NodeId)>,
     /// Did a disk break in the moment in which another node gave up its vote?
@@ -74,6 +80,7 @@ impl Sim {
         if let Some(broken) = self.quorum.broken.clone() {
             self.fail(broken);
         }
+        self.check_losses();
         self.check_identity();
         self.check_trust();
         let voters = self.quorum.count_voters();
@@ -128,16 +135,26 @@ impl Sim {
             self.fail(format!("pod {pod} goes, or loses the controller role, and its node votes"));
         }
         if stop == Stop::Removal
-            && let Some(partition) = self.partitions.iter().find(|one| one.replicas.contains(&node))
+            && !self.is_moved(pod)
+            && let Some(partition) = self.data.first_on(node)
         {
             let what = format!("pod {pod} goes, and partition {partition} lives there");
             self.fail(what);
         }
-        if self.is_excused() {
-            return;
+        if stop == Stop::Restart {
+            self.check_recovery(node, pod);
         }
-        self.check_majority_without(node, pod);
-        self.check_partitions_without(node, pod);
+        self.doom_disk_of(pod);
+        if !self.is_excused() {
+            self.check_majority_without(node, pod);
+            self.check_partitions_without(node, pod);
+        }
+        self.data.note_stop(node);
+    }
+
+    /// The operator deletes a pod that ended, or that cannot start.
+    pub fn check_replaced(&mut self, pod: &str) {
+        self.doom_disk_of(pod);
     }
 
     fn keeps_controller_role(&self, pod: &str) -> bool {
@@ -158,17 +175,6 @@ impl Sim {
         };
         if after < before && before >= majority(voters.len()) && after < needed {
             self.fail(format!("pod {pod} stops, and only {after} of {} voters stay healthy", voters.len()));
-        }
-    }
-
-    fn check_partitions_without(&mut self, node: NodeId, pod: &str) {
-        let lost = self.partitions.iter().find(|one| {
-            let least = one.min_in_sync.unwrap_or_default();
-            one.replicas.len() > least && one.in_sync.contains(&node) && one.in_sync.len() == least
-        });
-        if let Some(partition) = lost {
-            let what = format!("pod {pod} stops, and partition {partition} takes no writes without it");
-            self.fail(what);
         }
     }
 
@@ -201,7 +207,7 @@ impl Sim {
         if is_alive || has_pod {
             self.fail(format!("broker {node} is unregistered, and is there"));
         }
-        if let Some(partition) = self.partitions.iter().find(|one| one.replicas.contains(&node)) {
+        if let Some(partition) = self.data.first_on(node) {
             let what = format!("broker {node} is unregistered, and partition {partition} lives there");
             self.fail(what);
         }
@@ -225,9 +231,11 @@ impl Sim {
             (None, Some(_)) => (is_wanted || has_pod) && view.bound,
             (None, None) => is_wanted || has_pod,
         };
-        if !is_disposable || is_there {
+        let is_kept = self.is_to_be_kept(view.meta.labels.get(POOL_LABEL));
+        if !is_disposable || is_there || is_kept {
             self.fail(format!("claim {claim} is deleted, and its node is there, or its data is to be kept"));
         }
+        self.doom_claim(claim, &pod);
     }
 
     /// The operator deletes a claim because a pod is to start with empty disks.
@@ -238,6 +246,7 @@ impl Sim {
         if !asked && !self.is_disk_to_restore(claim, pod) {
             self.fail(format!("claim {claim} of {pod} is deleted, and nobody asked for it"));
         }
+        self.doom_claim(claim, pod);
         self.note_bad_luck(node_of_pod(pod));
     }
 

@@ -5,6 +5,7 @@
 //! voters is in the log: a node goes by the newest one it has, committed or not. Nothing here knows of Kubernetes.
 
 mod brokers;
+mod disturbed;
 mod election;
 mod fixed;
 mod memory;
@@ -79,6 +80,17 @@ pub struct Disk {
     pub is_static: bool,
     /// Was its node ready since? Before that nobody can tell it from an empty one.
     pub served: bool,
+    /// How the last broker on it ended.
+    pub ended: Option<End>,
+}
+
+/// How a broker ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// It said that it goes, and closed its logs.
+    InPeace,
+    /// It died, or runs still.
+    Suddenly,
 }
 
 impl Disk {
@@ -93,6 +105,7 @@ impl Disk {
             voted: None,
             is_static: false,
             served: false,
+            ended: None,
         }
     }
 
@@ -183,6 +196,10 @@ pub struct Process {
     has_all: bool,
     /// Since when it serves as a broker.
     pub serves: Option<u64>,
+    /// Did the broker before it end in peace, on the same disk?
+    pub ended_well: bool,
+    /// From when until when it reads its logs anew, because they were not closed.
+    pub recovers: Option<(u64, u64)>,
     /// The voters that its settings name.
     fixed: Option<Voters>,
 }
@@ -235,6 +252,12 @@ pub struct Quorum {
     fixed: Option<Voters>,
     /// How often everything that was committed was lost, with every disk.
     pub lives: usize,
+    /// Brokers that ended since somebody last asked, and how.
+    pub ended: Vec<(NodeId, End)>,
+    /// Disks that were lost since somebody last asked.
+    pub lost: Vec<DirectoryId>,
+    /// Nodes that reach no controller, and until when.
+    cut_off: BTreeMap<NodeId, u64>,
 }
 
 /// The level that the version of all stories is formatted with.
@@ -258,6 +281,9 @@ impl Default for Quorum {
             settings: BTreeMap::new(),
             fixed: None,
             lives: 0,
+            ended: Vec::new(),
+            lost: Vec::new(),
+            cut_off: BTreeMap::new(),
         }
     }
 }
@@ -282,14 +308,11 @@ impl Quorum {
             fetched: None,
             has_all: false,
             serves: None,
+            ended_well: broker && self.open_logs(disk),
+            recovers: None,
             fixed: None,
         };
         self.processes.insert(node, process);
-    }
-
-    /// A process ends.
-    pub fn stop(&mut self, node: NodeId) {
-        self.processes.remove(&node);
     }
 
     fn fail(&mut self, what: String) {
@@ -385,6 +408,7 @@ impl Quorum {
     /// Time passes.
     pub fn step(&mut self, now: u64, dice: &mut Dice) {
         self.now = now;
+        self.cut_off.retain(|_, until| *until > now);
         self.resign();
         self.fetch(dice);
         self.commit();

@@ -39,10 +39,14 @@ struct Container {
     is_stopped: bool,
     /// Since when its launcher waits for others to have a leader.
     asks: Option<u64>,
+    /// Does it die whenever it starts?
+    starves: bool,
 }
 
 /// For so long a launcher waits for others to elect a leader, in milliseconds.
 const PATIENCE: u64 = 10_000;
+/// For so long, at least and at most, a broker that died reads its logs anew, in milliseconds.
+const RECOVERY: (u64, u64) = (1_000, 8_000);
 
 /// All kubelets.
 #[derive(Debug, Clone)]
@@ -86,8 +90,15 @@ impl Kubelet {
         let (start, grace) = (self.pace.start, self.pace.grace);
         if !self.containers.contains_key(&pod.meta.uid) {
             let starts = Some(now + dice.between(start.0, start.1));
-            let new =
-                Container { node, has_machine: false, starts, ends: None, is_stopped: false, asks: None };
+            let new = Container {
+                node,
+                has_machine: false,
+                starts,
+                ends: None,
+                is_stopped: false,
+                asks: None,
+                starves: false,
+            };
             self.containers.insert(pod.meta.uid.clone(), new);
         }
         let Some(container) = self.containers.get_mut(&pod.meta.uid) else { return };
@@ -109,6 +120,7 @@ impl Kubelet {
         }
         container.has_machine = container.has_machine || has_claim(api, pod);
         if container.starts.is_some_and(|starts| now >= starts)
+            && !container.starves
             && self.start(now, pod, node, api, quorum, dice)
         {
             if let Some(container) = self.containers.get_mut(&pod.meta.uid) {
@@ -127,7 +139,8 @@ impl Kubelet {
         }
     }
 
-    fn has_machine(&self, pod: &PodView) -> bool {
+    /// Does a pod have a machine, so that its claim stays as long as it does?
+    pub fn has_machine(&self, pod: &PodView) -> bool {
         self.containers.get(&pod.meta.uid).is_some_and(|container| container.has_machine)
     }
 
@@ -175,7 +188,11 @@ impl Kubelet {
             quorum.disks.insert(disk.clone(), formatted);
         }
         self.readings.read(node, &pod.meta.name, api);
+        let died = broker && quorum.needs_recovery(&disk);
         quorum.start(node, &disk, controller, broker, understood_by(pod));
+        if died {
+            quorum.recover(node, dice.between(RECOVERY.0, RECOVERY.1));
+        }
         let config = settings.get("server.config").map_or("", String::as_str);
         let voters = config.lines().find_map(|line| line.strip_prefix("controller.quorum.voters="));
         quorum.read_settings(node, voters.and_then(fixed_voters));
@@ -250,13 +267,17 @@ impl Kubelet {
     /// Is nothing about to start or to end?
     pub fn is_settled(&self, now: u64) -> bool {
         let later = |time: Option<u64>| time.is_some_and(|time| time > now);
-        !self.containers.values().any(|container| later(container.starts) || later(container.ends))
+        let starts = |one: &Container| !one.starves && later(one.starts);
+        !self.containers.values().any(|container| starts(container) || later(container.ends))
     }
 
     /// A disk is gone for good.
     pub fn lose_disk(&mut self, disk: &str, quorum: &mut Quorum) {
-        if let Some(lost) = quorum.disks.remove(disk).filter(Disk::took_part) {
-            self.retired.insert(lost.directory);
+        if let Some(lost) = quorum.disks.remove(disk) {
+            quorum.lost.push(lost.directory);
+            if lost.took_part() {
+                self.retired.insert(lost.directory);
+            }
         }
         if quorum.is_over() {
             self.retired.clear();
@@ -272,11 +293,25 @@ impl Kubelet {
             .find(|container| container.node == node && container.ends.is_none() && !container.is_stopped);
         let Some(container) = running else { return };
         if container.starts.is_none() {
-            quorum.stop(node);
+            quorum.crash(node);
         }
         let starts = now + down.unwrap_or_else(|| dice.between(least, most));
         container.asks = None;
         container.starts = Some(container.starts.map_or(starts, |before| before.max(starts)));
+    }
+}
+
+impl Kubelet {
+    /// From now on what is in this pod dies whenever it starts: it has too little memory, say.
+    pub fn starve(&mut self, pod: &PodView, api: &mut ApiServer, quorum: &mut Quorum) {
+        let Some(container) = self.containers.get_mut(&pod.meta.uid) else { return };
+        quorum.crash(container.node);
+        container.starves = true;
+        container.starts.get_or_insert(0);
+        api.edit_pod(&pod.meta.name, |pod| {
+            pod.ready = false;
+            pod.stuck = Some("CrashLoopBackOff: back-off restarting failed container".to_owned());
+        });
     }
 }
 

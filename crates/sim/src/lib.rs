@@ -6,6 +6,7 @@
 
 pub mod campaigns;
 pub mod conformance;
+pub mod data;
 pub mod dice;
 pub mod explore;
 pub mod faults;
@@ -16,7 +17,6 @@ pub mod kubernetes;
 pub mod mint;
 pub mod mutations;
 pub mod operator;
-pub mod partitions;
 pub mod run;
 pub mod scenarios;
 pub mod shrink;

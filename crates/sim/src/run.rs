@@ -139,6 +139,7 @@ impl Start {
         self.operator.is_idle(sim)
             && sim.rival.is_none()
             && sim.kubelet.is_settled(sim.now)
+            && sim.data.is_settled()
             && sim.next.is_none()
             && sim.now > last + REST
             && !sim.quorum.just_lost_a_broker(REST)
@@ -153,6 +154,7 @@ pub fn run(start: &Start, scenario: &Scenario, seed: u64, faults: &Faults, tells
     sim.api.forget_past();
     sim.dice = Dice::new(seed);
     sim.fates = Dice::new(seed ^ 0xfa7e);
+    sim.data.dice = Dice::new(seed ^ 0xda7a);
     sim.began = sim.now;
     sim.faults = faults.clone();
     if faults.until > 0 {
@@ -222,6 +224,13 @@ fn conclude(mut start: Start, scenario: &Scenario) -> Report {
             start.sim.fail(format!("in the end {asked} is still asked for"));
         } else if let Some(wrong) = scenario.ready.and_then(|_| wrong_settings(&start.sim)) {
             start.sim.fail(wrong);
+        } else if scenario.ready.is_some() && end.outdated.len() != scenario.outdated {
+            let what =
+                format!("in the end {:?} are outdated, and {} should be", end.outdated, scenario.outdated);
+            start.sim.fail(what);
+        } else if let Some(left) = scenario.ready.and_then(|_| start.sim.data.without_leader()) {
+            let left = format!("in the end nobody leads partition {left}");
+            start.sim.fail(left);
         } else if let Some(left) = scenario.ready.and_then(|_| start.sim.unfinished_authority()) {
             start.sim.fail(left);
         } else if let Some(node) = scenario.ready.and_then(|_| start.sim.quorum.astray()) {

@@ -1,6 +1,7 @@
 //! Stories of clusters: what users do, what befalls them, and how it must end.
 
 mod authorities;
+mod brokers;
 mod disks;
 mod edit;
 mod fixed;
@@ -10,10 +11,11 @@ use std::collections::BTreeSet;
 use karst_api::{self as api, Role};
 use karst_core::ids::NodeId;
 use karst_core::names::{NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION};
-use karst_core::world::PartitionView;
 
+use crate::data::RECORDS;
 use crate::kraft::LEVEL;
 use crate::sim::Sim;
+use edit::annotate;
 pub use edit::{Disks, Edit};
 
 /// The cluster of all stories.
@@ -58,6 +60,16 @@ pub enum Base {
     Static,
     /// Three controllers and one broker on disks that stay.
     Lasting,
+    /// Three controllers, four brokers, and three more in a pool of their own.
+    Moving,
+    /// Three controllers, three ephemeral brokers.
+    Fleeting,
+    /// Three controllers, one ephemeral broker.
+    Brittle,
+    /// Two ephemeral controllers, one broker.
+    Two,
+    /// Three ephemeral controllers, one broker.
+    Three,
 }
 
 /// A story.
@@ -85,6 +97,8 @@ pub struct Scenario {
     pub reverts: bool,
     /// Are the voters in the settings of nodes in the end?
     pub is_static: bool,
+    /// How many pods are to stay as they are, though something else is asked for.
+    pub outdated: usize,
     /// Is an id free or taken when a pool asks for it, depending on which of the user's changes was heard of first?
     pub ids_differ: bool,
 }
@@ -156,6 +170,21 @@ pub fn resources(base: Base) -> Option<(api::Kafka, Vec<api::KafkaNodePool>)> {
         Base::Spare => {
             &[("brokers", 4, BROKER, Disks::Disposable), ("controllers", 1, CONTROLLER, Disks::Kept)]
         }
+        Base::Moving => &[
+            ("brokers", 4, BROKER, Disks::Disposable),
+            ("controllers", 3, CONTROLLER, Disks::Kept),
+            ("small", 3, BROKER, Disks::Disposable),
+        ],
+        Base::Fleeting => {
+            &[("brokers", 3, BROKER, Disks::Ephemeral), ("controllers", 3, CONTROLLER, Disks::Kept)]
+        }
+        Base::Brittle => {
+            &[("brokers", 1, BROKER, Disks::Ephemeral), ("controllers", 3, CONTROLLER, Disks::Kept)]
+        }
+        Base::Two => &[("brokers", 1, BROKER, Disks::Kept), ("controllers", 2, CONTROLLER, Disks::Ephemeral)],
+        Base::Three => {
+            &[("brokers", 1, BROKER, Disks::Kept), ("controllers", 3, CONTROLLER, Disks::Ephemeral)]
+        }
         Base::Virtual => &[],
     };
     let mut kafka = kafka()?;
@@ -164,7 +193,18 @@ pub fn resources(base: Base) -> Option<(api::Kafka, Vec<api::KafkaNodePool>)> {
         kafka.spec.kafka.storage = serde_json::from_value(kept()).ok();
     }
     let pools = pools.iter().map(|(name, replicas, roles, disks)| pool(name, *replicas, roles, *disks));
-    Some((kafka, pools.collect::<Option<_>>()?))
+    let mut pools = pools.collect::<Option<Vec<_>>>()?;
+    for pool in &mut pools {
+        let ids = match pool.metadata.name.as_deref() {
+            Some("brokers") => "[0-2, 6]",
+            Some("small") => "[20-22]",
+            _ => continue,
+        };
+        if base == Base::Moving {
+            annotate(&mut pool.metadata, NEXT_IDS_ANNOTATION, ids);
+        }
+    }
+    Some((kafka, pools))
 }
 
 /// Puts the resources of a base into an empty world.
@@ -180,32 +220,48 @@ pub fn begin(sim: &mut Sim, base: Base) {
         }
         sim.api.create_pool(pool);
     }
+    if base == Base::Nothing {
+        populate(sim, base);
+    }
 }
 
 impl Base {
-    /// Are there partitions on its first three brokers?
+    /// Are there topics with a copy on each of its first three brokers?
     pub fn has_partitions(self) -> bool {
         matches!(self, Self::Whole | Self::Combined | Self::Spare | Self::Virtual | Self::Static)
     }
 }
 
-/// Puts partitions on the first brokers, once they are there.
+/// Creates the topics of a base: copies that are one more than needed, just enough, and single ones.
 pub fn populate(sim: &mut Sim, base: Base) {
-    if !base.has_partitions() {
-        return;
+    let topics: &[(&str, i32, &[i32], usize)] = match base {
+        Base::Nothing | Base::Whole | Base::Combined | Base::Spare | Base::Virtual | Base::Static => &[
+            ("orders", 0, &[0, 1, 2], 2),
+            ("orders", 1, &[0, 1, 2], 2),
+            ("audit", 0, &[0, 1, 2], 1),
+            ("pairs", 0, &[0, 2], 2),
+            ("single", 0, &[0], 1),
+        ],
+        Base::Small | Base::Ephemeral | Base::Lasting | Base::Brittle | Base::Two | Base::Three => {
+            &[("orders", 0, &[0], 2), ("single", 0, &[0], 1)]
+        }
+        Base::Moving => &[
+            ("orders", 0, &[20, 21, 22], 2),
+            ("orders", 1, &[0, 1, 2], 2),
+            ("mixed", 0, &[2, 6, 20], 2),
+            ("audit", 0, &[20, 21, 22], 1),
+            ("pairs", 0, &[0, 6], 2),
+        ],
+        Base::Fleeting => &[
+            ("orders", 0, &[0, 1, 2], 2),
+            ("orders", 1, &[0, 1, 2], 2),
+            ("audit", 0, &[0, 1, 2], 1),
+            ("pairs", 0, &[0, 2], 1),
+        ],
+    };
+    for (topic, index, on, min) in topics {
+        sim.data.create(topic, *index, on, *min, RECORDS);
     }
-    let nodes: BTreeSet<NodeId> = (0..3).map(NodeId).collect();
-    sim.partitions = (0..2)
-        .map(|index| PartitionView {
-            topic: "orders".to_owned(),
-            index,
-            replicas: nodes.clone(),
-            in_sync: nodes.clone(),
-            min_in_sync: Some(2),
-            leader: nodes.first().copied(),
-            ..PartitionView::default()
-        })
-        .collect();
 }
 
 struct Story {
@@ -227,6 +283,7 @@ impl Story {
             reverts: false,
             is_static: false,
             ids_differ: false,
+            outdated: 0,
         };
         Self { scenario }
     }
@@ -252,6 +309,12 @@ impl Story {
 
     fn changes_mind(mut self) -> Self {
         self.scenario.is_racy = true;
+        self
+    }
+
+    /// Pods stay as they are, because something would be lost otherwise.
+    fn holds(mut self, pods: usize) -> Self {
+        self.scenario.outdated = pods;
         self
     }
 
@@ -490,5 +553,6 @@ pub fn all() -> Vec<Scenario> {
     all.extend(fixed::stories());
     all.extend(disks::stories());
     all.extend(authorities::stories());
+    all.extend(brokers::stories());
     all
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use k8s_openapi::jiff::Timestamp;
-use karst_core::world::PartitionView;
 
+use crate::data::Data;
 use crate::dice::Dice;
 use crate::faults::{Faults, Strike};
 use crate::invariants::Watch;
@@ -13,7 +13,6 @@ use crate::kubelet::{Kubelet, Pace};
 use crate::kubernetes::{ApiServer, Kind};
 use crate::mutations::Before;
 use crate::operator::Operator;
-use crate::partitions;
 use crate::scenarios::{Step, When};
 
 /// The namespace of everything.
@@ -41,7 +40,7 @@ pub struct Sim {
     /// Kafka's metadata.
     pub quorum: Quorum,
     /// Kafka's data.
-    pub partitions: Vec<PartitionView>,
+    pub data: Data,
     /// What goes wrong.
     pub faults: Faults,
     /// What users and fate still have in store.
@@ -86,7 +85,7 @@ impl Sim {
             api,
             kubelet: Kubelet::new(pace),
             quorum,
-            partitions: Vec::new(),
+            data: Data::default(),
             faults: Faults::default(),
             agenda: VecDeque::new(),
             watch: Watch::default(),
@@ -124,7 +123,7 @@ impl Sim {
         self.api.collect_owned(&mut self.dice);
         self.kubelet.step(self.now, &mut self.api, &mut self.quorum, &mut self.dice);
         self.quorum.step(self.now, &mut self.dice);
-        partitions::step(&mut self.partitions, &self.quorum, self.now, &mut self.dice);
+        self.data.step(&mut self.quorum, self.now);
         for line in std::mem::take(&mut self.quorum.said) {
             self.tell(|| format!("kafka     {line}"));
         }
@@ -138,6 +137,10 @@ impl Sim {
         if edit.is_fault() {
             self.watch.last_fault = self.now;
         }
+        if edit.harms_disk() {
+            self.watch.last_disk_fault = self.now;
+        }
+        self.watch.last_wish = self.now;
         edit.carry_out(self);
         self.plan_next();
     }

@@ -18,11 +18,15 @@ impl Quorum {
             .filter(|one| one.broker)
             .map(|one| {
                 let leads = one.office.as_ref().is_some_and(|office| office.committed > 0);
-                (one.node, one.serves.is_some(), one.has_all || leads)
+                let recovers = one.recovers.is_some_and(|(_, until)| until > self.now);
+                (one.node, one.serves.is_some(), (one.has_all || leads) && !recovers)
             })
             .collect();
         for (node, serves, has_all) in brokers {
             let is_known = self.registered.contains(&node);
+            if self.is_cut_off(node) {
+                continue;
+            }
             if serves {
                 self.heard.insert(node, self.now);
                 if !is_known {
@@ -62,10 +66,15 @@ impl Quorum {
     /// Which brokers are registered, and which of them do not serve. A broker that died is missed after a while only.
     pub fn registered(&self) -> BTreeMap<NodeId, bool> {
         let is_fenced = |node: &NodeId| match self.processes.get(node) {
-            Some(process) => process.serves.is_none(),
-            None => self.heard.get(node).is_none_or(|at| self.now.saturating_sub(*at) > SESSION_TIMEOUT),
+            Some(process) => process.serves.is_none() || self.is_missed(*node),
+            None => self.is_missed(*node),
         };
         self.registered.iter().map(|node| (*node, is_fenced(node))).collect()
+    }
+
+    /// Have the controllers not heard of this broker for so long that they take it for dead?
+    pub fn is_missed(&self, node: NodeId) -> bool {
+        self.heard.get(&node).is_none_or(|at| self.now.saturating_sub(*at) > SESSION_TIMEOUT)
     }
 
     /// Is there a broker that is gone, and that Kafka missed less than this long ago, if at all?

@@ -3,14 +3,14 @@
 use karst_core::ids::NodeId;
 
 use super::fixed::is;
-use super::{Follower, Quorum, Record, majority};
+use super::{Follower, Process, Quorum, Record, majority};
 use crate::dice::Dice;
 
 impl Quorum {
     /// Everybody copies from the newest leader, and cuts off what it does not have.
     pub(super) fn fetch(&mut self, dice: &mut Dice) {
-        let nodes: Vec<NodeId> =
-            self.processes.values().filter(|one| one.office.is_none()).map(|one| one.node).collect();
+        let fetches = |one: &&Process| one.office.is_none() && !self.is_cut_off(one.node);
+        let nodes: Vec<NodeId> = self.processes.values().filter(fetches).map(|one| one.node).collect();
         for node in nodes {
             if dice.chance(900) {
                 self.fetch_one(node, dice);

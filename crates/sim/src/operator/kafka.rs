@@ -1,6 +1,6 @@
 //! What the operator asks Kafka, and lets it do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use karst_core::dynamic::{RunningSetting, Source};
 use karst_core::ids::NodeId;
@@ -8,7 +8,8 @@ use karst_core::membership::Change;
 use karst_core::names::{STARTED_WITH_ANNOTATION, node_of_pod};
 use karst_core::plan::{Deed, Questions};
 use karst_core::world::{
-    Answer, Answers, LauncherView, Partitions, Registered, RegisteredBroker, Trouble, World,
+    Answer, Answers, LauncherView, PartitionView, Partitions, Recovery, Registered, RegisteredBroker,
+    Trouble, World,
 };
 
 use super::hands::wishes_are_as_seen;
@@ -34,16 +35,15 @@ impl Operator {
         }
         if !questions.partitions_of.is_empty() {
             let of = questions.partitions_of.clone();
-            let reached = reaches(sim, &questions.brokers);
-            let found = sim.partitions.iter().filter(|one| !one.replicas.is_disjoint(&of)).cloned().collect();
-            answers.partitions = known_or_silent(reached.then_some(Partitions { of, found }));
+            let found = partitions(sim, &questions.brokers, &of);
+            answers.partitions = known_or_silent(found.map(|found| Partitions { of, found }));
+        }
+        for node in questions.launchers.keys() {
+            answers.launchers.insert(*node, known_or_silent(launcher(sim, *node)));
         }
         for node in &questions.log_dirs_of {
             let serves = sim.quorum.processes.get(node).is_some_and(|process| process.serves.is_some());
             answers.log_dirs.insert(*node, known_or_silent(serves.then(Vec::new)));
-        }
-        for node in questions.launchers.keys() {
-            answers.launchers.insert(*node, Answer::Known(LauncherView::default()));
         }
         for node in questions.settings_of_brokers.iter().chain(&questions.settings_of_controllers) {
             let all = running_settings(sim, *node).map(|set| with_defaults(set, &questions.settings));
@@ -124,11 +124,37 @@ fn known_or_silent<T>(answer: Option<T>) -> Answer<T> {
 
 /// Does any of these hosts run, and answer?
 fn reaches(sim: &mut Sim, hosts: &[String]) -> bool {
-    let is_up = hosts.iter().any(|host| {
-        let pod = host.split('.').next().unwrap_or_default();
-        node_of_pod(pod).is_some_and(|node| sim.quorum.processes.contains_key(&node))
-    });
+    let is_up =
+        hosts.iter().filter_map(|host| node_at(host)).any(|node| sim.quorum.processes.contains_key(&node));
     is_up && !sim.is_unanswered()
+}
+
+fn node_at(host: &str) -> Option<NodeId> {
+    node_of_pod(host.split('.').next().unwrap_or_default())
+}
+
+/// What one of these brokers says of the partitions that have a copy on one of the nodes. It says what it knows: one that is cut off
+/// from the controllers knows only what was.
+fn partitions(sim: &mut Sim, hosts: &[String], of: &BTreeSet<NodeId>) -> Option<Vec<PartitionView>> {
+    let brokers: Vec<NodeId> = hosts.iter().filter_map(|host| node_at(host)).collect();
+    let serving: Vec<NodeId> = brokers.into_iter().filter(|node| sim.data.brokers.serves(*node)).collect();
+    let broker = *sim.data.dice.pick(&serving)?;
+    if sim.is_unanswered() {
+        return None;
+    }
+    let mut found = sim.data.views_of(broker, of);
+    // How many copies a write needs is another question.
+    if sim.is_unanswered() {
+        found.iter_mut().for_each(|view| view.min_in_sync = None);
+    }
+    Some(found)
+}
+
+/// What the launcher of a node says, if it runs.
+fn launcher(sim: &mut Sim, node: NodeId) -> Option<LauncherView> {
+    sim.quorum.processes.get(&node)?;
+    let recovery = sim.quorum.recovery(node).map(|_| Recovery { done: 0, all: 0 });
+    Some(LauncherView { recovery })
 }
 
 /// What a node runs with: what Kafka was told stands above what its pod started with.

@@ -97,7 +97,7 @@ impl Operator {
                 })
             }
             PodAction::Replace { name, uid, version, .. } => {
-                self.delete_checked(sim, Kind::Pod, name, uid, Some(version), |_| {})
+                self.delete_checked(sim, Kind::Pod, name, uid, Some(version), |sim| sim.check_replaced(name))
             }
             PodAction::Adopt { .. } => Ok(()),
         }

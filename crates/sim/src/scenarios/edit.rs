@@ -8,11 +8,12 @@ use karst_api::{self as api, Role};
 use karst_certs::{Kind as Authority, authority};
 use karst_core::ids::NodeId;
 use karst_core::names::{
-    DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, MIGRATION_ANNOTATION, NODE_POOLS_ANNOTATION,
-    PAUSE_ANNOTATION, RESTORE_ANNOTATION, node_of_pod,
+    ALLOW_LOSS_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, MIGRATION_ANNOTATION,
+    NODE_POOLS_ANNOTATION, PAUSE_ANNOTATION, RESTORE_ANNOTATION, node_of_pod,
 };
 
 use super::{CLUSTER, disks, disposable, kafka, pool};
+use crate::data::RECORDS;
 use crate::kubernetes::Kind;
 use crate::sim::Sim;
 
@@ -72,6 +73,30 @@ pub enum Edit {
     Replace(Authority),
     /// Nothing, but time passes.
     Wait,
+    /// All of these at once, as one file is applied.
+    Apply(&'static [Edit]),
+    /// Asks for the claims of a pool to be kept when their nodes go.
+    KeepClaims(&'static str),
+    /// Asks for so much memory for all nodes.
+    Memory(&'static str),
+    /// A person says that the data of these pods may be lost.
+    AllowLoss(&'static str),
+    /// Asks for a restart of one pod.
+    Mark(i32),
+    /// Somebody deletes the claim of a node, and not its pod.
+    DeleteClaim(i32),
+    /// Somebody creates a topic with copies on these nodes, and with so many that must be in sync.
+    AddTopic(&'static str, &'static [i32], usize),
+    /// Somebody moves all copies of one broker to others of these, as far as they have none yet.
+    Reassign(i32, &'static [i32]),
+    /// A broker copies nothing for so many milliseconds.
+    Slow(i32, u64),
+    /// A broker reaches no controller for so many milliseconds.
+    CutOff(i32, u64),
+    /// One directory of a broker fails.
+    FailDirectory(i32),
+    /// All nodes have too little memory: as they are made now, they die whenever they start.
+    Starve,
 }
 
 /// What a pool keeps its data on.
@@ -103,6 +128,38 @@ impl Edit {
                 | Self::DeletePod(_)
                 | Self::DeletePodAndClaim(_)
                 | Self::DeleteKafka
+                | Self::Slow(..)
+                | Self::CutOff(..)
+                | Self::FailDirectory(_)
+                | Self::Starve
+        )
+    }
+
+    /// Is a disk, or a part of one, lost by it, or may it be? A pod's own disk goes with the pod.
+    pub(crate) fn harms_disk(&self) -> bool {
+        self.takes_disk()
+            || matches!(
+                self,
+                Self::DeletePod(_) | Self::DeleteKafka | Self::FailDirectory(_) | Self::DeleteClaim(_)
+            )
+    }
+
+    /// Can it be done in the simulated world only?
+    pub fn is_simulated_only(&self) -> bool {
+        matches!(
+            self,
+            Self::Revert
+                | Self::Down(..)
+                | Self::Apply(_)
+                | Self::Memory(_)
+                | Self::Mark(_)
+                | Self::DeleteClaim(_)
+                | Self::AddTopic(..)
+                | Self::Reassign(..)
+                | Self::Slow(..)
+                | Self::CutOff(..)
+                | Self::FailDirectory(_)
+                | Self::Starve
         )
     }
 
@@ -115,6 +172,9 @@ impl Edit {
     pub(crate) fn befall(&self, sim: &mut Sim) {
         sim.tell(|| format!("fate      {self}"));
         sim.watch.last_fault = sim.now;
+        if self.harms_disk() {
+            sim.watch.last_disk_fault = sim.now;
+        }
         if let Self::LoseDisk(node) = self {
             sim.watch.lost_disk = Some((sim.now, NodeId(*node)));
         }
@@ -140,6 +200,7 @@ impl Edit {
             }
             Self::Pause(paused) => annotate(&mut kafka.metadata, PAUSE_ANNOTATION, &paused.to_string()),
             Self::UsePools => annotate(&mut kafka.metadata, NODE_POOLS_ANNOTATION, "enabled"),
+            Self::AllowLoss(pods) => annotate(&mut kafka.metadata, ALLOW_LOSS_ANNOTATION, pods),
             Self::Migrate => annotate(&mut kafka.metadata, MIGRATION_ANNOTATION, "true"),
             Self::Restore(lost) => {
                 if let Some((node, directory)) = disks::restorable(kafka, *lost) {
@@ -153,9 +214,11 @@ impl Edit {
     /// The pool whose resource it changes.
     pub fn pool(&self) -> Option<&'static str> {
         match self {
-            Self::Scale(pool, _) | Self::Roles(pool, _) | Self::Steer(pool, ..) | Self::Grow(pool, _) => {
-                Some(pool)
-            }
+            Self::Scale(pool, _)
+            | Self::Roles(pool, _)
+            | Self::Steer(pool, ..)
+            | Self::Grow(pool, _)
+            | Self::KeepClaims(pool) => Some(pool),
             _ => None,
         }
     }
@@ -166,6 +229,7 @@ impl Edit {
             Self::Scale(_, replicas) => pool.spec.replicas = *replicas,
             Self::Roles(_, roles) => pool.spec.roles = roles.to_vec(),
             Self::Steer(_, annotation, ids) => annotate(&mut pool.metadata, annotation, ids),
+            Self::KeepClaims(_) => pool.spec.storage.delete_claim = Some(false),
             Self::Grow(_, size) => {
                 if let Ok(storage) = serde_json::from_value(disposable(size)) {
                     pool.spec.storage = storage;
@@ -217,6 +281,26 @@ impl Edit {
                     set.meta.annotations.insert(MANUAL_ROLL_ANNOTATION.to_owned(), "true".to_owned());
                 });
             }
+            Self::Apply(all) => all.iter().for_each(|edit| edit.carry_out(sim)),
+            Self::Memory(amount) => raise_memory(sim, amount),
+            Self::Mark(node) => {
+                if let Some(pod) = pod_of(sim, *node) {
+                    sim.api.edit_pod(&pod, |pod| {
+                        pod.meta.annotations.insert(MANUAL_ROLL_ANNOTATION.to_owned(), "true".to_owned());
+                    });
+                }
+            }
+            Self::DeleteClaim(node) => delete_claims(sim, *node),
+            Self::AddTopic(topic, on, min) => sim.data.create(topic, 0, on, *min, RECORDS),
+            Self::Reassign(from, to) => sim.data.reassign(NodeId(*from), to),
+            Self::Slow(node, millis) => sim.data.slow_down(NodeId(*node), *millis),
+            Self::CutOff(node, millis) => sim.quorum.cut(NodeId(*node), *millis),
+            Self::FailDirectory(node) => sim.data.fail_directory(NodeId(*node)),
+            Self::Starve => {
+                for pod in sim.api.pods().cloned().collect::<Vec<_>>() {
+                    sim.kubelet.starve(&pod, &mut sim.api, &mut sim.quorum);
+                }
+            }
             Self::Crash(node) => crash(sim, *node, None),
             Self::Down(node, millis) => crash(sim, *node, Some(*millis)),
             Self::LoseDisk(node) => lose_disk(sim, *node),
@@ -228,16 +312,7 @@ impl Edit {
             }
             Self::DeletePod(node) => delete_pod(sim, *node),
             Self::DeletePodAndClaim(node) => {
-                let claims: Vec<_> = sim
-                    .api
-                    .claims()
-                    .filter(|claim| node_of_pod(&claim.meta.name) == Some(NodeId(*node)))
-                    .map(|claim| (claim.meta.name.clone(), claim.meta.uid.clone()))
-                    .collect();
-                for (name, uid) in claims {
-                    // It was just seen.
-                    let _ = sim.api.delete(Kind::Claim, &name, &uid, None);
-                }
+                delete_claims(sim, *node);
                 delete_pod(sim, *node);
             }
             Self::DeleteKafka => sim.api.delete_kafka(),
@@ -257,7 +332,25 @@ impl Edit {
     }
 }
 
-fn annotate(meta: &mut ObjectMeta, annotation: &str, value: &str) {
+fn delete_claims(sim: &mut Sim, node: i32) {
+    let claims = sim.api.claims().filter(|claim| node_of_pod(&claim.meta.name) == Some(NodeId(node)));
+    let claims: Vec<_> = claims.map(|claim| (claim.meta.name.clone(), claim.meta.uid.clone())).collect();
+    for (name, uid) in claims {
+        // It was just seen.
+        let _ = sim.api.delete(Kind::Claim, &name, &uid, None);
+    }
+}
+
+/// Nodes with other memory are other pods.
+fn raise_memory(sim: &mut Sim, amount: &str) {
+    let names: Vec<String> = sim.api.pools().filter_map(|pool| pool.metadata.name.clone()).collect();
+    let limits = serde_json::json!({"limits": {"memory": amount}, "requests": {"memory": amount}});
+    for name in names {
+        sim.api.edit_pool(&name, |pool| pool.spec.resources = serde_json::from_value(limits.clone()).ok());
+    }
+}
+
+pub(super) fn annotate(meta: &mut ObjectMeta, annotation: &str, value: &str) {
     meta.annotations.get_or_insert_default().insert(annotation.to_owned(), value.to_owned());
 }
 

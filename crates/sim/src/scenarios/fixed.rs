@@ -15,6 +15,7 @@ const CLUSTER_ID: &str = "c3RhdGljIHF1b3J1bQ";
 pub(super) fn found(sim: &mut Sim, kafka: &mut api::Kafka) {
     let status = api::KafkaStatus { cluster_id: Some(CLUSTER_ID.to_owned()), ..api::KafkaStatus::default() };
     kafka.status = Some(status);
+    sim.data.has_eligible = false;
     for node in 0..3 {
         let pod = format!("{CLUSTER}-both-{node}");
         let claim = sim.api.create_claim(&format!("data-{pod}"), &pod, "both", CLUSTER);

@@ -1,0 +1,170 @@
+//! Stories of records: brokers that move, restart, are emptied and recover, and what lies on their disks.
+
+use karst_core::names::{NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION};
+
+use super::Edit::{
+    AddTopic, AllowLoss, Apply, Configure, Crash, CutOff, DeleteClaim, DeletePool, Empty, FailDirectory,
+    KeepClaims, Mark, Memory, PowerCut, Reassign, Roll, Scale, Slow, Starve, Steer, Unset, Wait,
+};
+use super::{Base, Edit, Scenario, Story};
+
+/// A setting that needs a restart.
+const RESTARTS: Edit = Configure("queued.max.requests", 300);
+
+/// All nodes of the pool `small` go to the pool `brokers`, in one file.
+const MOVED: Edit = Apply(&[
+    Steer("small", REMOVE_IDS_ANNOTATION, "[20-22]"),
+    Scale("small", 0),
+    Steer("brokers", NEXT_IDS_ANNOTATION, "[20-22]"),
+    Scale("brokers", 7),
+]);
+
+/// Only one of the pools says so: the ids are taken.
+const TAKEN: Edit =
+    Apply(&[Scale("small", 0), Steer("brokers", NEXT_IDS_ANNOTATION, "[20-22]"), Scale("brokers", 7)]);
+
+pub(super) fn stories() -> Vec<Scenario> {
+    let mut all = moved();
+    all.extend(restarted());
+    all.extend(emptied());
+    all.extend(ephemeral());
+    all.extend(disturbed());
+    all
+}
+
+fn moved() -> Vec<Scenario> {
+    let new = |name| Story::new(name, Base::Moving).never_below(3);
+    vec![
+        new("brokers-moved-together").then(MOVED).ids_differ().ends(&[3, 4, 5], 10),
+        new("brokers-moved-together-ids-in-one-pool-only").then(TAKEN).ids_differ().ends(&[3, 4, 5], 13),
+        new("brokers-moved-away-then-gone")
+            .then(Reassign(20, &[0, 1, 6]))
+            .and(Reassign(21, &[0, 1, 6]))
+            .and(Reassign(22, &[0, 1, 2, 6]))
+            .then(DeletePool("small"))
+            .ends(&[3, 4, 5], 7),
+        Story::new("brokers-drained", Base::Spare)
+            .then(Scale("brokers", 5))
+            .then(AddTopic("late", &[3, 5], 1))
+            .then(Reassign(3, &[0, 1, 2]))
+            .and(Reassign(5, &[0, 1, 2]))
+            .after(0, 2_000, Scale("brokers", 3))
+            .ends(&[4], 4),
+        Story::new("claims-kept-at-last", Base::Spare)
+            .then(Apply(&[KeepClaims("brokers"), Scale("brokers", 3)]))
+            .ends(&[4], 4),
+    ]
+}
+
+fn restarted() -> Vec<Scenario> {
+    vec![
+        Story::new("topics-that-need-every-copy-restarted", Base::Whole)
+            .then(AddTopic("strict", &[0, 1, 2], 3))
+            .and(AddTopic("both", &[0, 1], 2))
+            .and(AddTopic("alone", &[2], 1))
+            .then(Roll("brokers"))
+            .ends(&[3, 4, 5], 6),
+        Story::new("topics-that-need-every-copy-configured", Base::Combined)
+            .then(AddTopic("strict", &[0, 1, 2], 3))
+            .and(AddTopic("both", &[1, 2], 2))
+            .then(RESTARTS)
+            .then(Unset("queued.max.requests"))
+            .ends(&[0, 1, 2], 3),
+        Story::new("claim-deleted-then-marked", Base::Whole)
+            .then(DeleteClaim(0))
+            .after(1_000, 5_000, Mark(0))
+            .ends(&[3, 4, 5], 6),
+        Story::new("claim-deleted-then-configured", Base::Whole)
+            .then(DeleteClaim(0))
+            .after(1_000, 5_000, RESTARTS)
+            .holds(1)
+            .ends(&[3, 4, 5], 6),
+        Story::new("claims-deleted-then-rolled", Base::Whole)
+            .then(Reassign(0, &[1, 2]))
+            .then(DeleteClaim(1))
+            .and(DeleteClaim(2))
+            .after(1_000, 5_000, Roll("brokers"))
+            .ends(&[3, 4, 5], 6),
+        Story::new("broker-recovers-and-is-configured", Base::Whole)
+            .then(Crash(1))
+            .after(0, 1_000, RESTARTS)
+            .changes_mind()
+            .ends(&[3, 4, 5], 6),
+        Story::new("brokers-recover-and-are-configured", Base::Whole)
+            .then(PowerCut)
+            .after(0, 3_000, RESTARTS)
+            .changes_mind()
+            .ends(&[3, 4, 5], 6),
+    ]
+}
+
+fn emptied() -> Vec<Scenario> {
+    vec![
+        Story::new("two-brokers-emptied", Base::Whole)
+            .then(Reassign(0, &[1, 2]))
+            .then(Empty(1))
+            .and(Empty(2))
+            .ends(&[3, 4, 5], 6),
+        Story::new("directory-failed-then-configured", Base::Whole)
+            .then(FailDirectory(2))
+            .after(500, 3_000, RESTARTS)
+            .then(Reassign(0, &[1]))
+            .and(Empty(2))
+            .changes_mind()
+            .ends(&[3, 4, 5], 6),
+    ]
+}
+
+fn ephemeral() -> Vec<Scenario> {
+    let single = |name| Story::new(name, Base::Brittle).never_below(3).then(RESTARTS);
+    vec![
+        Story::new("ephemeral-brokers-configured", Base::Fleeting).then(RESTARTS).ends(&[3, 4, 5], 6),
+        Story::new("ephemeral-brokers-get-memory", Base::Fleeting).then(Memory("2Gi")).ends(&[3, 4, 5], 6),
+        Story::new("ephemeral-brokers-rolled", Base::Fleeting)
+            .then(Roll("brokers"))
+            .after(0, 20_000, Roll("brokers"))
+            .changes_mind()
+            .ends(&[3, 4, 5], 6),
+        single("single-ephemeral-broker-configured").holds(1).ends(&[1, 2, 3], 4),
+        single("single-ephemeral-broker-may-be-lost").then(AllowLoss("c-brokers-0")).ends(&[1, 2, 3], 4),
+        Story::new("three-ephemeral-controllers-configured", Base::Three)
+            .then(RESTARTS)
+            .never_below(2)
+            .ends(&[1, 2, 3], 4),
+        Story::new("three-ephemeral-controllers-rolled", Base::Three)
+            .then(Roll("controllers"))
+            .never_below(2)
+            .ends(&[1, 2, 3], 4),
+        Story::new("two-ephemeral-controllers-configured", Base::Two).then(RESTARTS).ends(&[1, 2], 3),
+        Story::new("two-ephemeral-controllers-rolled", Base::Two).then(Roll("controllers")).ends(&[1, 2], 3),
+        Story::new("ephemeral-nodes-crash-then-get-memory", Base::Ephemeral)
+            .then(Starve)
+            .after(20_000, 60_000, Memory("2Gi"))
+            .ends_stuck(&[1, 2, 3]),
+        Story::new("ephemeral-brokers-crash-then-get-memory", Base::Fleeting)
+            .then(Starve)
+            .after(20_000, 60_000, Memory("2Gi"))
+            .ends_stuck(&[3, 4, 5]),
+    ]
+}
+
+fn disturbed() -> Vec<Scenario> {
+    vec![
+        Story::new("configured-while-a-broker-lags", Base::Whole)
+            .then(Slow(1, 30_000))
+            .after(5_000, 20_000, RESTARTS)
+            .changes_mind()
+            .ends(&[3, 4, 5], 6),
+        Story::new("configured-while-a-broker-is-cut-off", Base::Whole)
+            .then(CutOff(1, 30_000))
+            .after(5_000, 20_000, RESTARTS)
+            .changes_mind()
+            .ends(&[3, 4, 5], 6),
+        Story::new("emptied-while-a-broker-is-cut-off", Base::Fleeting)
+            .then(CutOff(1, 25_000))
+            .after(2_000, 15_000, Roll("brokers"))
+            .then(Wait)
+            .changes_mind()
+            .ends(&[3, 4, 5], 6),
+    ]
+}
