@@ -123,6 +123,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         ask_quorum(&mut plan.questions, world);
     }
     ask_partitions(&mut plan.questions, world, partitions_of);
+    plan.questions.launchers = safety::late_brokers(world);
     plan.questions.ask_log_dirs(log_dirs_of, || world.serving_brokers());
     if world.answers.partitions.was_asked()
         || world.answers.quorum.was_asked()
@@ -576,7 +577,7 @@ fn roll(plan: &mut Plan, world: &World, roll: Roll) {
     }
     ask_partitions(&mut plan.questions, world, roll.partitions_of);
     plan.questions.ask_log_dirs(roll.log_dirs_of, || world.serving_brokers());
-    plan.questions.launchers = roll.launchers;
+    plan.questions.launchers.extend(roll.launchers);
     plan.restarts = roll.restarts;
     if plan.change().is_some() {
         plan.restarts

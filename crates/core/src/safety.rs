@@ -356,6 +356,21 @@ pub(crate) fn nodes_missing(world: &World, but: NodeId) -> BTreeSet<NodeId> {
     missing.filter(|node| *node != but).collect()
 }
 
+/// That a node recovers its logs, and how far it is.
+pub(crate) fn recovery(world: &World, node: NodeId) -> Option<String> {
+    let Recovery { done, all } = world.answers.launchers.get(&node)?.known()?.recovery?;
+    Some(match all {
+        0 => "recovers its logs".to_owned(),
+        all => format!("recovers its logs: {done} of {all} done"),
+    })
+}
+
+/// Brokers that have not served for a while. That they recover their logs is told.
+pub(crate) fn late_brokers(world: &World) -> BTreeMap<NodeId, String> {
+    let late = world.pods.iter().filter(|(_, pod)| is_given_up(world, pod));
+    launcher_hosts(world, late.filter_map(|(name, _)| node_of_pod(name)))
+}
+
 /// Brokers of which it matters whether they recover their logs: they run and do not serve.
 pub(crate) fn launcher_hosts(
     world: &World,

@@ -20,6 +20,7 @@ use crate::own_certificates;
 use crate::problem::Problem;
 use crate::quorum_status;
 use crate::rolling::Due;
+use crate::safety;
 use crate::versions;
 use crate::world::World;
 
@@ -154,7 +155,7 @@ pub(crate) fn progress(world: &World, cluster: &Cluster, due: &[Due<'_>], pool: 
         match world.pods.get(&name) {
             Some(pod) if pod.is_serving() => {}
             _ if may_roll && is_restarting(world, &name) => restarting.push(name),
-            Some(pod) => waiting.push(match &pod.stuck {
+            Some(pod) => waiting.push(match pod.stuck.clone().or_else(|| safety::recovery(world, node.id)) {
                 Some(why) => format!("{name} ({why})"),
                 None => name,
             }),
@@ -224,6 +225,11 @@ fn all_run(world: &World, cluster: &Cluster) -> bool {
     })
 }
 
+/// What a person is to decide is told where the decision is written.
+fn is_of_cluster(notice: &Notice) -> bool {
+    notice.pool().is_none() || matches!(notice, Notice::LossHeld { .. })
+}
+
 /// The new status of the cluster.
 pub fn of_kafka(
     world: &World,
@@ -234,7 +240,7 @@ pub fn of_kafka(
     let mut status = world.kafka.status.clone().unwrap_or_default();
     let mut conditions = progress.conditions();
     conditions.extend(
-        notices.iter().filter(|notice| notice.pool().is_none() || world_has_no(world, notice)).map(warning),
+        notices.iter().filter(|notice| is_of_cluster(notice) || world_has_no(world, notice)).map(warning),
     );
     conditions.extend(match cluster {
         Some(cluster) => quorum_status::conditions(world, cluster),
