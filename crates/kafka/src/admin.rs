@@ -3,23 +3,25 @@
 mod changes;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::calls::{
     ApiVersionsCall, Call, DescribeBrokers, DescribeConfigs, DescribeControllers, DescribeLogDirs,
-    DescribeQuorum, DescribeTopicConfigs, DescribeTopics, DescribeVoterListeners, FindBroker, FindController,
-    FindLeader, FollowLeader, ListReassignments,
+    DescribeQuorum, DescribeTopicConfigs, DescribeTopicPartitions, DescribeTopics, DescribeVoterListeners,
+    FindBroker, FindController, FindLeader, FollowLeader, ListReassignments, Page,
 };
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::pool::{Attempt, Pool};
 use crate::{
     Bootstrap, ClientConfig, ClusterDescription, ConfigEntry, ConfigResource, ControllersDescription,
-    Endpoint, Features, Listener, LogDir, NodeId, Quorum, Reassignment, Refusal, TopicMetadata,
-    TopicSelection,
+    DescribedTopic, Endpoint, Features, Listener, LogDir, NodeId, Quorum, Reassignment, Refusal,
+    TopicMetadata, TopicSelection,
 };
 
-/// How many topics' configurations are asked for in one question. It keeps a node from being busy with one for long.
+/// How many topics are asked about in one question, where they are named. It keeps a node from being busy with one for long.
 const TOPICS_AT_ONCE: usize = 500;
 
 /// An administrator's view of one Kafka cluster.
@@ -29,7 +31,7 @@ const TOPICS_AT_ONCE: usize = 500;
 #[derive(Debug)]
 pub struct Admin {
     bootstrap: Bootstrap,
-    pool: Pool,
+    pool: Arc<Pool>,
     /// The position of the address to ask first. It stays while that one answers, and moves on when it does not.
     preferred: AtomicUsize,
 }
@@ -37,7 +39,14 @@ pub struct Admin {
 impl Admin {
     #[must_use]
     pub fn new(bootstrap: Bootstrap, config: ClientConfig) -> Self {
-        Self { bootstrap, pool: Pool::new(config), preferred: AtomicUsize::new(0) }
+        Self { bootstrap, pool: Arc::new(Pool::new(config)), preferred: AtomicUsize::new(0) }
+    }
+
+    /// A client of the same cluster that starts from other addresses, over the same connections: to ask only some nodes costs no
+    /// connection more.
+    #[must_use]
+    pub fn starting_from(&self, bootstrap: Bootstrap) -> Self {
+        Self { bootstrap, pool: Arc::clone(&self.pool), preferred: AtomicUsize::new(0) }
     }
 
     /// The brokers that are registered; with the fenced ones among them where Kafka lists those.
@@ -66,6 +75,44 @@ impl Admin {
     /// Topics and their partitions. A topic that does not exist is an entry with an error, and is not created.
     pub async fn metadata(&self, topics: TopicSelection) -> Result<TopicMetadata, Error> {
         self.ask_any(&DescribeTopics(topics), self.deadline()).await
+    }
+
+    /// These topics and their partitions, with the replicas that could lead them. A topic that does not exist is an entry with an
+    /// error, and is not created. The answer is in the order of the topics' names.
+    ///
+    /// Brokers have this since Kafka 3.8; one that has not is [`Error::Unsupported`], and [`Admin::metadata`] tells the rest.
+    pub async fn describe_topic_partitions(&self, topics: &[String]) -> Result<Vec<DescribedTopic>, Error> {
+        let deadline = self.deadline();
+        let mut names = topics.to_vec();
+        names.sort_unstable();
+        names.dedup();
+        let mut described = Vec::with_capacity(names.len());
+        for topics in names.chunks(TOPICS_AT_ONCE) {
+            described.extend(self.describe_partitions_of(topics, deadline).await?);
+        }
+        Ok(described)
+    }
+
+    /// Asks page after page, until nothing is left.
+    async fn describe_partitions_of(
+        &self,
+        topics: &[String],
+        deadline: Deadline,
+    ) -> Result<impl Iterator<Item = DescribedTopic> + use<>, Error> {
+        let mut described = BTreeMap::new();
+        let mut from = None;
+        loop {
+            let call = DescribeTopicPartitions { topics, from };
+            let Page { topics, next } = self.ask_any(&call, deadline).await?;
+            for topic in topics {
+                add_page(&mut described, topic);
+            }
+            if next.is_none() {
+                break;
+            }
+            from = next;
+        }
+        Ok(described.into_values())
     }
 
     /// The configuration of a topic, asked of any node, or of a node, asked of that node.
@@ -212,6 +259,21 @@ impl Admin {
     }
 }
 
+/// Adds what one page tells of a topic to what those before did.
+fn add_page(described: &mut BTreeMap<String, DescribedTopic>, page: DescribedTopic) {
+    match described.entry(page.name.clone()) {
+        Entry::Vacant(free) => {
+            free.insert(page);
+        }
+        Entry::Occupied(mut known) => {
+            let known = known.get_mut();
+            // It may have been deleted meanwhile.
+            known.error = page.error.or(known.error);
+            known.partitions.extend(page.partitions);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,6 +292,7 @@ mod tests {
             admin.metadata(TopicSelection::All).await?;
             admin.describe_configs(ConfigResource::Broker(NodeId(1))).await?;
             admin.describe_topic_configs(&["orders".to_owned()], &[]).await?;
+            admin.describe_topic_partitions(&["orders".to_owned()]).await?;
             admin.unregister_broker(NodeId(1)).await?;
             admin.features().await
         })

@@ -19,6 +19,7 @@ pub enum Api {
     DescribeCluster,
     DescribeLogDirs,
     ListPartitionReassignments,
+    DescribeTopicPartitions,
     IncrementalAlterConfigs,
     AlterUserScramCredentials,
     UpdateFeatures,
@@ -41,7 +42,8 @@ impl Api {
             | Self::DescribeQuorum
             | Self::DescribeCluster
             | Self::DescribeLogDirs
-            | Self::ListPartitionReassignments => false,
+            | Self::ListPartitionReassignments
+            | Self::DescribeTopicPartitions => false,
             Self::IncrementalAlterConfigs
             | Self::AlterUserScramCredentials
             | Self::UpdateFeatures

@@ -61,7 +61,7 @@ pub use error_code::ErrorCode;
 pub use ids::{DirectoryId, InvalidId, NodeId, TopicId};
 pub use model::{
     Broker, ClusterDescription, ConfigEntry, ConfigResource, ConfigSource, Controller,
-    ControllersDescription, Features, LevelRange, LogDir, LogDirReplica, Partition, Quorum, Reassignment,
-    ReplicaState, Topic, TopicMetadata, TopicSelection,
+    ControllersDescription, DescribedPartition, DescribedTopic, Features, LevelRange, LogDir, LogDirReplica,
+    Partition, Quorum, Reassignment, ReplicaState, Topic, TopicMetadata, TopicSelection,
 };
 pub use tls::{Identity, InvalidTls, TlsConfig, TlsFailure};

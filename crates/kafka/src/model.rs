@@ -122,6 +122,28 @@ pub struct Partition {
     pub error: Option<ErrorCode>,
 }
 
+/// A topic and its partitions, with all that the metadata log has about who could lead them (KIP-966).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DescribedTopic {
+    pub name: String,
+    pub id: Option<TopicId>,
+    pub internal: bool,
+    /// Why there is nothing to see: the topic does not exist, or may not be read.
+    pub error: Option<ErrorCode>,
+    pub partitions: Vec<DescribedPartition>,
+}
+
+/// A partition, and which replicas outside of its ISR could lead it without losing anything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DescribedPartition {
+    pub partition: Partition,
+    /// The eligible leader replicas: not in sync any more, and complete all the same. Empty too where the cluster keeps no track of
+    /// them, which is so before Kafka 4.0 and for clusters that were not told to (`eligible.leader.replicas.version`).
+    pub eligible: Vec<NodeId>,
+    /// Who is known to have been complete last, when nobody is in sync: the last leader among them.
+    pub last_known_eligible: Vec<NodeId>,
+}
+
 /// What to describe the configuration of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

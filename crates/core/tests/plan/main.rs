@@ -20,3 +20,4 @@ mod storage;
 mod templates;
 mod upgrade;
 mod versions;
+mod views;

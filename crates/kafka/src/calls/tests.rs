@@ -3,13 +3,16 @@
 mod changes;
 mod damage;
 
+use std::sync::LazyLock;
+
 use bytes::{Buf as _, Bytes};
 
+use super::topic_partitions::Cursor;
 use super::*;
 use crate::wire::decode_response;
 use crate::{
-    ClusterDescription, ConfigResource, ConfigSource, LevelRange, NodeId, Quorum, TopicMetadata,
-    TopicSelection,
+    ClusterDescription, ConfigResource, ConfigSource, DescribedTopic, LevelRange, NodeId, Quorum,
+    TopicMetadata, TopicSelection,
 };
 
 macro_rules! frame {
@@ -34,6 +37,13 @@ fn topics() -> DescribeTopics {
 
 fn orders_config() -> DescribeConfigs<'static> {
     DescribeConfigs { resource: ConfigResource::Topic("orders".to_owned()), keys: &[] }
+}
+
+/// The topics of a cluster that keeps track of eligible leaders: from the beginning, or from a partition of `orders`.
+fn three_topics(from: Option<i32>) -> DescribeTopicPartitions<'static> {
+    static TOPICS: LazyLock<[String; 3]> = LazyLock::new(|| ["audit", "nosuch", "orders"].map(str::to_owned));
+    let from = from.map(|partition| Cursor { topic: "orders".to_owned(), partition });
+    DescribeTopicPartitions { topics: &*TOPICS, from }
 }
 
 fn states(cluster: &ClusterDescription) -> Vec<(i32, String, bool)> {
@@ -141,6 +151,59 @@ fn check_topics(metadata: &TopicMetadata, in_sync: &[i32]) {
 fn topics_tell_who_is_in_sync_and_which_do_not_exist() {
     check_topics(&read(&topics(), 13, frame!("4.1.1/metadata-v13.bin")).unwrap(), &[3]);
     check_topics(&read(&topics(), 12, frame!("3.9.1/metadata-v12.bin")).unwrap(), &[3, 4]);
+}
+
+/// Index, leader, ISR, eligible leaders, those that are known last, and replicas that are offline.
+type Row = (i32, Option<i32>, Vec<i32>, Vec<i32>, Vec<i32>, Vec<i32>);
+
+fn rows(topic: &DescribedTopic) -> Vec<Row> {
+    let ids = |ids: &[NodeId]| ids.iter().map(|id| id.0).collect();
+    let row = |one: &crate::DescribedPartition| {
+        let part = &one.partition;
+        let leader = part.leader.map(|leader| leader.0);
+        let (eligible, last) = (ids(&one.eligible), ids(&one.last_known_eligible));
+        (part.index, leader, ids(&part.isr), eligible, last, ids(&part.offline_replicas))
+    };
+    topic.partitions.iter().map(row).collect()
+}
+
+#[test]
+fn partitions_tell_who_could_lead_them_when_nobody_is_in_sync() {
+    let first = read(&three_topics(None), 0, frame!("4.1.1/describe-topic-partitions-v0.bin")).unwrap();
+    let [audit, missing, orders] = first.topics.as_slice() else { panic!("{first:?}") };
+    assert_eq!((audit.name.as_str(), audit.error), ("audit", None));
+    let calm = |index| (index, Some(4), vec![4], vec![], vec![], vec![]);
+    assert_eq!(rows(audit), [calm(0), calm(1)]);
+    assert_eq!((missing.error, missing.id), (Some(ErrorCode::UnknownTopicOrPartition), None));
+    let leaderless = |index, replicas| (index, None, vec![], vec![2, 3], vec![2], replicas);
+    assert_eq!(rows(orders), [leaderless(0, vec![1, 2, 3])]);
+    assert_eq!(orders.partitions[0].partition.leader_epoch, 2);
+    assert_eq!(first.next, Some(Cursor { topic: "orders".to_owned(), partition: 1 }));
+
+    let message = frame!("4.1.1/describe-topic-partitions-next-v0.bin");
+    let next = read(&three_topics(Some(1)), 0, message).unwrap();
+    let [orders] = next.topics.as_slice() else { panic!("{next:?}") };
+    let thin = |index, offline| (index, Some(1), vec![1], vec![2], vec![], offline);
+    assert_eq!(rows(orders), [thin(1, vec![2, 3]), leaderless(2, vec![3, 1, 2]), thin(3, vec![3, 2])]);
+    assert_eq!(next.next, None);
+}
+
+#[test]
+fn an_answer_about_partitions_that_leads_back_or_leaves_a_topic_out_is_refused() {
+    let page = frame!("4.1.1/describe-topic-partitions-v0.bin");
+    let back = read(&three_topics(Some(1)), 0, page).unwrap_err();
+    assert!(back.contains("to be continued at orders-1, which leads nowhere"), "{back}");
+    let topics = ["audit", "more", "nosuch", "orders"].map(str::to_owned);
+    let four = DescribeTopicPartitions { topics: &topics, from: None };
+    assert!(read(&four, 0, page).unwrap_err().contains("it does not speak of more"));
+    // What comes after the cursor was not to be told yet.
+    let topics = ["audit", "nosuch", "orders", "payments"].map(str::to_owned);
+    read(&DescribeTopicPartitions { topics: &topics, from: None }, 0, page).unwrap();
+    let elsewhere = DescribeTopicPartitions { topics: &topics[..2], from: None };
+    assert!(
+        read(&elsewhere, 0, page).unwrap_err().contains("leads nowhere"),
+        "not a topic that was asked for"
+    );
 }
 
 #[test]

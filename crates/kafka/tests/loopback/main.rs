@@ -7,6 +7,7 @@ mod changes;
 mod failures;
 mod negotiation;
 mod node;
+mod partitions;
 mod pki;
 mod routing;
 mod tls;

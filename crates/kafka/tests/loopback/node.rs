@@ -228,6 +228,7 @@ pub(crate) fn all_versions() -> ApiVersionsResponse {
         api(ApiKey::DescribeCluster, 0, 2),
         api(ApiKey::DescribeLogDirs, 1, 4),
         api(ApiKey::ListPartitionReassignments, 0, 0),
+        api(ApiKey::DescribeTopicPartitions, 0, 0),
         api(ApiKey::IncrementalAlterConfigs, 0, 1),
         api(ApiKey::AlterUserScramCredentials, 0, 0),
         api(ApiKey::UpdateFeatures, 0, 2),

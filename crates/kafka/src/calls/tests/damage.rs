@@ -30,6 +30,8 @@ const SAMPLES: &[Sample] = samples! {
     "4.1.1/describe-configs-of-two-v4.bin", |message| read(&two_topics(), 4, message);
     "4.1.1/describe-log-dirs-v4.bin", |message| read(&DescribeLogDirs, 4, message);
     "4.1.1/list-partition-reassignments-v0.bin", |message| read(&ListReassignments, 0, message);
+    "4.1.1/describe-topic-partitions-v0.bin", |message| read(&three_topics(None), 0, message);
+    "4.1.1/describe-topic-partitions-next-v0.bin", |message| read(&three_topics(Some(1)), 0, message);
     "4.1.1/add-raft-voter-v0.bin", |message| read(&voter_3(), 0, message);
     "4.1.1/remove-raft-voter-v0.bin", |message| read(&no_voter_3(), 0, message);
     "4.1.1/update-features-v2.bin", |message| read(&metadata_version(), 2, message);
