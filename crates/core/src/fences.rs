@@ -14,6 +14,7 @@ use crate::config::REPLICATION_PORT;
 use crate::metrics;
 use crate::names::{CLUSTER_LABEL, CONTROLLER_ROLE_LABEL};
 use crate::objects::{Object, shared_meta};
+use crate::probes;
 use crate::quorum::CONTROLLER_PORT;
 use crate::template::SharedTemplate;
 use crate::world::Settings;
@@ -54,6 +55,7 @@ fn matching(labels: BTreeMap<String, String>) -> LabelSelector {
 }
 
 /// Who may connect: nodes and the operator to what is internal, anybody (or whom the user names) to the listeners of clients.
+/// Only the operator asks the launcher: the kubelet of the node that a pod is on needs no leave.
 pub(crate) fn policy(cluster: &Cluster, owner: &OwnerReference, settings: &Settings) -> Option<Object> {
     if !settings.network_policies {
         return None;
@@ -69,7 +71,8 @@ pub(crate) fn policy(cluster: &Cluster, owner: &OwnerReference, settings: &Setti
     let operator = operator(settings);
     let mut rules = vec![
         rule(CONTROLLER_PORT, Some(vec![nodes, operator.clone()])),
-        rule(REPLICATION_PORT, Some(vec![of_cluster, operator])),
+        rule(REPLICATION_PORT, Some(vec![of_cluster, operator.clone()])),
+        rule(probes::PORT, Some(vec![operator])),
     ];
     rules.extend(cluster.listeners.iter().map(|listener| rule(listener.port, listener.peers.clone())));
     rules.extend(cluster.metrics.iter().map(|_| rule(metrics::PORT, None)));

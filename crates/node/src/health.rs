@@ -15,7 +15,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
-use crate::ready::ReadinessProbe;
+use crate::ready::{NotReady, ReadinessProbe};
+use crate::recovery::Recovery;
 
 /// A client that does not finish its request in this time is sent away.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -31,8 +32,30 @@ pub enum Phase {
     Formatting,
     AwaitingQuorum,
     AwaitingRack,
-    Running(Arc<ReadinessProbe>),
+    Running(Arc<Kafka>),
     ShuttingDown,
+}
+
+/// A Kafka that runs.
+#[derive(Debug)]
+pub struct Kafka {
+    pub probe: ReadinessProbe,
+    /// For one that was not shut down cleanly before.
+    pub recovery: Option<Recovery>,
+}
+
+impl Kafka {
+    async fn readiness(&self) -> Result<(), String> {
+        let judgement = self.probe.check().await;
+        let Some(recovery) = &self.recovery else { return judgement.map_err(|why| why.to_string()) };
+        if judgement.as_ref().map_or_else(NotReady::is_answer, |()| true) {
+            recovery.answered();
+        }
+        // That nobody answers is no wonder then.
+        judgement.map_err(|why| {
+            recovery.progress().map_or_else(|| why.to_string(), |progress| progress.to_string())
+        })
+    }
 }
 
 impl Phase {
@@ -92,8 +115,8 @@ async fn answer(method: &Method, path: &str, phase: &watch::Receiver<Phase>) -> 
 async fn readiness(phase: &watch::Receiver<Phase>) -> Result<(), String> {
     // Taken out before anything is awaited: a borrowed phase would hold up the one who changes it.
     let asked = phase.borrow().clone();
-    let Phase::Running(probe) = asked else { return Err(asked.name().to_owned()) };
-    let judgement = probe.check().await.map_err(|why| why.to_string());
+    let Phase::Running(kafka) = asked else { return Err(asked.name().to_owned()) };
+    let judgement = kafka.readiness().await;
     // Kafka may have been told to stop while it was asked.
     if matches!(*phase.borrow(), Phase::ShuttingDown) {
         Err(Phase::ShuttingDown.name().to_owned())

@@ -6,7 +6,7 @@
 //! [`ready`]). [`run`] is the one place where the order of these can be read.
 //!
 //! It puts the address of its Kubernetes node into the settings where they ask for it ([`place`]), and lets Kafka load
-//! certificates that changed.
+//! certificates that changed. While Kafka recovers its logs it says so, and how far it is ([`recovery`]).
 //!
 //! What it may not do: talk to Kubernetes, change a configuration that outlives the container, or delete anything on a disk.
 
@@ -21,12 +21,15 @@ pub mod jvm;
 pub mod line;
 pub mod listeners;
 pub mod meta;
+mod output;
 pub mod place;
 pub mod properties;
 pub mod rack;
 pub mod ready;
+pub mod recovery;
 mod reload;
 pub mod run;
 pub mod storage;
 pub mod supervise;
+mod threads;
 mod witness;

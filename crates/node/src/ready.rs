@@ -52,6 +52,21 @@ pub enum NotReady {
     Speechless(String),
 }
 
+impl NotReady {
+    /// Is it Kafka's own word, and not the want of it?
+    pub(crate) fn is_answer(&self) -> bool {
+        match self {
+            Self::Unanswered(_) | Self::TooSlow(_) | Self::DirectoryUnknown(_) | Self::Speechless(_) => false,
+            Self::NotRegistered(_)
+            | Self::Fenced(_)
+            | Self::NotInQuorum { .. }
+            | Self::NothingCommitted(_)
+            | Self::NeverCaughtUp { .. }
+            | Self::Behind { .. } => true,
+        }
+    }
+}
+
 impl From<Error> for NotReady {
     fn from(error: Error) -> Self {
         Self::Unanswered(error.to_string())

@@ -16,11 +16,12 @@ use crate::classes::Classes;
 use crate::config::{ConfigError, ConfigFiles, NodeConfig, file};
 use crate::format::{Decision, Formatting, QuorumOption, Refusal, decide, has_directory_id};
 use crate::founding;
-use crate::health::{self, Phase};
+use crate::health::{self, Kafka, Phase};
 use crate::jvm::{self, Paths};
 use crate::place::{self, Place, Untold};
 use crate::rack::{RackError, RackSource};
 use crate::ready::ReadinessProbe;
+use crate::recovery;
 use crate::reload::Reloader;
 use crate::storage;
 use crate::supervise::{Ending, Supervisor};
@@ -279,14 +280,22 @@ impl Node<'_> {
         let reloader = Reloader::new(self.config);
         let reloading = reloader.map(|reloader| tokio::spawn(reloader.keep_up()));
         let mut command = jvm::kafka_command(self.config, &self.options.paths, self.classes, rack);
+        let recovery = recovery::Ahead::of(self.config, &mut command);
         info!("starting Kafka, {} ms after the container's start", self.options.began.elapsed().as_millis());
-        self.phase.send_replace(Phase::Running(Arc::new(ReadinessProbe::new(self.config))));
+        let child = command.spawn().map_err(|source| self.java_error(source))?;
+        drop(command);
+        let (recovery, output) = recovery.map(|ahead| ahead.begun(&child)).unzip();
+        let kafka = Kafka { probe: ReadinessProbe::new(self.config), recovery };
+        self.phase.send_replace(Phase::Running(Arc::new(kafka)));
         let ending = supervisor
-            .run(&mut command, || {
+            .see_to_the_end(&child, || {
                 self.phase.send_replace(Phase::ShuttingDown);
             })
             .await
             .map_err(|source| self.java_error(source))?;
+        if let Some(output) = output.flatten() {
+            output.last_words().await;
+        }
         if let Some(reloading) = reloading {
             reloading.abort();
         }

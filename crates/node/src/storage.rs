@@ -18,6 +18,13 @@ const METADATA_LOG: &str = "__cluster_metadata-0";
 /// The snapshot at offset 0 and epoch 0, which the storage tool writes for the first voters of a quorum only.
 const FIRST_VOTERS: &str = "00000000000000000000-0000000000.checkpoint";
 
+/// The mark of a clean shutdown. Kafka writes it into each directory for itself when all logs in it are closed, and removes it
+/// when it begins to load them.
+const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
+
+/// What Kafka caches of records that are kept elsewhere.
+const REMOTE_CACHE: &str = "remote-log-index-cache";
+
 /// How many names are shown of a directory that is nobody's.
 const NAMES_SHOWN: usize = 5;
 
@@ -45,6 +52,36 @@ pub fn left_behind(dirs: &LogDirs) -> Vec<PathBuf> {
 pub fn directory_id(metadata_dir: &Path) -> Option<karst_kafka::DirectoryId> {
     let bytes = fs::read(metadata_dir.join(meta::FILE_NAME)).ok()?;
     MetaProperties::parse(&bytes).ok()?.directory_id
+}
+
+/// The directories whose logs Kafka will recover when it starts: they have logs, and no mark of a clean shutdown. What cannot
+/// be seen counts, because it may be so.
+#[must_use]
+pub fn unclean(dirs: &LogDirs) -> Vec<PathBuf> {
+    dirs.all().iter().filter(|dir| is_unclean(dir).unwrap_or(true)).cloned().collect()
+}
+
+fn is_unclean(dir: &Path) -> io::Result<bool> {
+    Ok(!dir.join(CLEAN_SHUTDOWN).try_exists()? && has_logs(dir)?)
+}
+
+/// The metadata log does not count: Kafka reads it anew at every start, and not for long.
+fn has_logs(dir: &Path) -> io::Result<bool> {
+    let Some(entries) = unless_absent(fs::read_dir(dir))? else { return Ok(false) };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() && is_log(&entry.file_name()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whatever Kafka would load, also a log that moves here (`orders-0.<id>-future`) or is to be deleted.
+fn is_log(directory: &OsStr) -> bool {
+    directory != METADATA_LOG
+        && directory != REMOTE_CACHE
+        && directory.to_str().is_some_and(|name| !name.starts_with('.') && name.contains('-'))
 }
 
 fn try_inspect(dir: &Path) -> io::Result<Contents> {
@@ -188,6 +225,43 @@ mod tests {
         assert_eq!(inspect_files(&["b", "a"]), Contents::Unmarked(vec!["a".to_owned(), "b".to_owned()]));
         let Contents::Unmarked(names) = inspect_files(&["a", "b", "c", "d", "e", "f", "g"]) else { panic!() };
         assert_eq!(names, ["a", "b", "c", "d", "e", "and 2 more"]);
+    }
+
+    /// Is a directory with these files recovered?
+    fn is_recovered(files: &[&str]) -> bool {
+        is_unclean(dir_with(files).path()).unwrap()
+    }
+
+    #[test]
+    fn logs_without_a_mark_of_a_clean_shutdown_are_recovered() {
+        const LOG: &str = "orders-0/00000000000000000000.log";
+        assert!(is_recovered(&["meta.properties", LOG]));
+        assert!(!is_recovered(&["meta.properties", LOG, CLEAN_SHUTDOWN]));
+        assert!(is_recovered(&["meta.properties", "a-b.c_d-7-2/00000000000000000000.log"]));
+        assert!(is_recovered(&["meta.properties", "orders-0.4f1c-future/00000000000000000000.log"]));
+    }
+
+    #[test]
+    fn a_directory_without_logs_has_nothing_to_recover() {
+        for files in [
+            &[][..],
+            &["meta.properties", "bootstrap.checkpoint"],
+            &[
+                "meta.properties",
+                "__cluster_metadata-0/00000000000000000000.log",
+                "recovery-point-offset-checkpoint",
+            ],
+            &["meta.properties", "remote-log-index-cache/0_a.index", "lost+found/a", ".snapshot-0/a"],
+            &["meta.properties", "a-file-0"],
+        ] {
+            assert!(!is_recovered(files), "{files:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_read_may_have_logs() {
+        let dir = dir_with(&["file"]);
+        assert!(is_unclean(&dir.path().join("file")).is_err());
     }
 
     #[test]

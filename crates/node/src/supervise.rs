@@ -4,7 +4,7 @@
 //! Children are waited for here and nowhere else: a second waiter would steal exit codes.
 
 use std::io;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use nix::errno::Errno;
 use nix::sys::prctl;
@@ -94,8 +94,16 @@ impl Supervisor {
     ///
     /// # Errors
     /// When the program cannot be started.
-    pub async fn run(&mut self, command: &mut Command, mut on_stop: impl FnMut()) -> io::Result<Ending> {
+    pub async fn run(&mut self, command: &mut Command, on_stop: impl FnMut()) -> io::Result<Ending> {
         let child = command.spawn()?;
+        self.see_to_the_end(&child, on_stop).await
+    }
+
+    /// The same, of a program that was just started.
+    ///
+    /// # Errors
+    /// When its pid is not one.
+    pub async fn see_to_the_end(&mut self, child: &Child, mut on_stop: impl FnMut()) -> io::Result<Ending> {
         let pid = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
         debug!(%pid, "started");
         loop {

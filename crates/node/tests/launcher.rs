@@ -8,6 +8,7 @@
 )]
 
 mod first_voters;
+mod recovery;
 mod support;
 
 use nix::sys::signal::Signal;

@@ -1,0 +1,163 @@
+//! Whether Kafka recovers its logs: it was not shut down cleanly, and reads them anew before it serves.
+//!
+//! That takes hours where there is much to read, and whoever ends Kafka meanwhile, however politely, makes it begin again
+//! with the first log. So it is told who should not: the operator, by the text of `/ready`.
+//!
+//! That Kafka will do it is known before it starts, by the mark that it did not leave ([`storage::unclean`]). Whether it does
+//! so now its threads tell ([`threads`]); before, a restart costs nothing. How far it is stands in its output, for as long as
+//! users let it write that; a Kafka that says nothing counts as recovering until it answers.
+
+mod lines;
+
+use std::fmt;
+use std::io;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tracing::{info, warn};
+
+use self::lines::Told;
+use crate::config::NodeConfig;
+use crate::output::Output;
+use crate::storage;
+use crate::threads::{self, Loading};
+
+/// What those who want to end Kafka should know.
+const ADVICE: &str = "Kafka was not shut down cleanly; ending it now would make it begin again";
+
+/// How far a Kafka that recovers its logs is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// So many logs are done of so many, as far as Kafka has told.
+    pub logs: Option<(usize, usize)>,
+}
+
+/// The first words are for the operator, and as it expects them.
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.logs {
+            Some((done, all)) => write!(f, "recovering logs: {done} of {all} ({ADVICE})"),
+            None => write!(f, "recovering logs ({ADVICE})"),
+        }
+    }
+}
+
+/// A recovery that lies before a Kafka that is not started yet.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    told: Arc<Mutex<Told>>,
+    output: Option<Output>,
+}
+
+impl Ahead {
+    /// `None` for a node that has nothing to recover. The output of a Kafka that has is listened to.
+    pub(crate) fn of(config: &NodeConfig, command: &mut Command) -> Option<Self> {
+        if !config.role.is_broker() {
+            return None;
+        }
+        let directories = storage::unclean(&config.log_dirs);
+        if directories.is_empty() {
+            return None;
+        }
+        announce(&directories);
+        let told = Arc::<Mutex<Told>>::default();
+        let output = listen(command, Arc::clone(&told))
+            .inspect_err(|error| warn!("how far the recovery is will not be told: {error}"));
+        Some(Self { told, output: output.ok() })
+    }
+
+    /// Kafka was started.
+    pub(crate) fn begun(self, kafka: &Child) -> (Recovery, Option<Output>) {
+        (Recovery { kafka: kafka.id(), told: self.told, is_over: AtomicBool::new(false) }, self.output)
+    }
+}
+
+fn announce(directories: &[PathBuf]) {
+    let directories: Vec<String> = directories.iter().map(|dir| dir.display().to_string()).collect();
+    info!(
+        "Kafka was not shut down cleanly, and will recover the logs in {} before it serves",
+        directories.join(", ")
+    );
+}
+
+fn listen(command: &mut Command, told: Arc<Mutex<Told>>) -> io::Result<Output> {
+    Output::overhear(command, move |line| {
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.hear(line);
+        if told.is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
+}
+
+/// The recovery of one running Kafka.
+#[derive(Debug)]
+pub struct Recovery {
+    kafka: u32,
+    told: Arc<Mutex<Told>>,
+    is_over: AtomicBool,
+}
+
+impl Recovery {
+    /// Kafka has answered on its own listener, which it opens when all logs are loaded.
+    pub(crate) fn answered(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// How far it is. `None` when it is over, and also when it has not begun.
+    pub(crate) fn progress(&self) -> Option<Progress> {
+        if self.is_over.load(Ordering::Relaxed) {
+            return None;
+        }
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_over || threads::loading(self.kafka) == Loading::NotNow {
+            return None;
+        }
+        Some(Progress { logs: told.logs() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_told_in_the_words_that_the_operator_expects() {
+        let told = |logs| Progress { logs }.to_string();
+        assert_eq!(
+            told(Some((17, 340))),
+            "recovering logs: 17 of 340 (Kafka was not shut down cleanly; ending it now would make it begin again)"
+        );
+        assert_eq!(
+            told(None),
+            "recovering logs (Kafka was not shut down cleanly; ending it now would make it begin again)"
+        );
+    }
+
+    /// Of a process that has no threads with Kafka's names.
+    fn recovery() -> Recovery {
+        Recovery { kafka: u32::MAX, told: Arc::default(), is_over: AtomicBool::new(false) }
+    }
+
+    #[test]
+    fn a_kafka_that_says_nothing_recovers_until_it_answers() {
+        let recovery = recovery();
+        assert_eq!(recovery.progress(), Some(Progress { logs: None }));
+        recovery.answered();
+        assert_eq!(recovery.progress(), None);
+    }
+
+    #[test]
+    fn a_kafka_that_says_that_its_logs_are_loaded_does_not_recover_any_more() {
+        let recovery = recovery();
+        recovery
+            .told
+            .lock()
+            .unwrap()
+            .hear("Recovering 3 logs from /d since no clean shutdown file was found");
+        assert_eq!(recovery.progress(), Some(Progress { logs: Some((0, 3)) }));
+        recovery.told.lock().unwrap().hear("Loaded 3 logs in 17ms (unclean log dirs = ArrayBuffer(/d))");
+        assert_eq!(recovery.progress(), None);
+    }
+}
