@@ -433,7 +433,8 @@ fn ask_quorum(questions: &mut Questions, world: &World) {
 fn ask_partitions(questions: &mut Questions, world: &World, mut of: BTreeSet<NodeId>) {
     if !of.is_empty() {
         of.extend(world.answers.partitions.known().iter().flat_map(|known| &known.of));
-        questions.ask_partitions(of, || world.serving_brokers());
+        // One that is cut off from the controllers tells of replicas in sync that are not any more.
+        questions.ask_partitions(of, || world.current_brokers());
     }
 }
 

@@ -221,6 +221,8 @@ pub struct Questions {
     pub settings: Vec<&'static str>,
     /// Where brokers can be asked.
     pub brokers: Vec<String>,
+    /// Where brokers can be asked whose view of the metadata is not old: those that are asked for partitions.
+    pub current_brokers: Vec<String>,
     /// Read a label of these machines: the machine, then the label.
     pub machines: BTreeMap<String, String>,
     /// Where controllers can be asked.
@@ -270,7 +272,7 @@ impl Questions {
     pub(crate) fn ask_partitions(&mut self, nodes: BTreeSet<NodeId>, brokers: impl FnOnce() -> Vec<String>) {
         if !nodes.is_empty() {
             self.partitions_of.extend(nodes);
-            self.brokers = brokers();
+            self.current_brokers = brokers();
         }
     }
 

@@ -92,7 +92,7 @@ pub(crate) async fn ask(
         };
     }
     if !questions.partitions_of.is_empty() {
-        answers.partitions = match clients.brokers(world, &questions.brokers) {
+        answers.partitions = match clients.brokers(world, &questions.current_brokers) {
             Ok(admin) => answer(partitions(&admin, &questions.partitions_of).await),
             Err(unable) => Answer::Silent(unable.to_string()),
         };

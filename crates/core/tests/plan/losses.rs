@@ -10,8 +10,7 @@ use karst_core::ids::NodeId;
 use karst_core::names::node_of_pod;
 use karst_core::plan::{Plan, plan};
 use karst_core::world::{
-    Answer, Answers, LauncherView, PartitionView, Partitions, PodView, Recovery, Registered,
-    RegisteredBroker, World,
+    Answer, Answers, LauncherView, PartitionView, Partitions, Recovery, Registered, RegisteredBroker, World,
 };
 
 const MANUAL: &str = "strimzi.io/manual-rolling-update";
@@ -81,10 +80,6 @@ fn annotate_kafka(world: &mut World, key: &str, value: &str) {
     edit_kafka(world, |kafka| {
         kafka.metadata.annotations.get_or_insert_default().insert(key.into(), value.into());
     });
-}
-
-fn edit_pod(world: &mut World, name: &str, edit: impl FnOnce(&mut PodView)) {
-    edit(Arc::make_mut(world.pods.get_mut(name).expect(name)));
 }
 
 fn ask_pod(world: &mut World, name: &str, annotation: &str) {

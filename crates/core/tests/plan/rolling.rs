@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use karst_core::ids::NodeId;
 use karst_core::plan::plan;
 use karst_core::rolling::{Cause, Restart};
-use karst_core::world::{Answer, PartitionView, Partitions, PodView, World};
+use karst_core::world::{Answer, LauncherView, PartitionView, Partitions, World};
 
 fn change_setting(world: &mut World) {
     edit_kafka(world, |kafka| {
@@ -17,10 +17,6 @@ fn change_setting(world: &mut World) {
     let plan = decide(world);
     assert_eq!(plan.restarts, [], "nothing restarts before what it is to run with is written");
     carry_out(world, plan);
-}
-
-fn edit_pod(world: &mut World, name: &str, edit: impl FnOnce(&mut PodView)) {
-    edit(Arc::make_mut(world.pods.get_mut(name).expect(name)));
 }
 
 /// What restarts next, when Kafka has these partitions and all its initial controllers vote.
@@ -264,6 +260,8 @@ fn pods_that_run_but_are_of_no_use_are_restarted_in_the_end_though_kafka_is_sile
         }
     };
     world.answers.quorum = Answer::Silent("no leader".into());
+    let no_recovery = (0..3).map(|id| (NodeId(id), Answer::Known(LauncherView::default())));
+    world.answers.launchers = no_recovery.collect();
     unready_for(&mut world, 5);
     assert_eq!(decide(&world).restarts, []);
     unready_for(&mut world, 60);

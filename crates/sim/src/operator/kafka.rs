@@ -35,7 +35,7 @@ impl Operator {
         }
         if !questions.partitions_of.is_empty() {
             let of = questions.partitions_of.clone();
-            let found = partitions(sim, &questions.brokers, &of);
+            let found = partitions(sim, &questions.current_brokers, &of);
             answers.partitions = known_or_silent(found.map(|found| Partitions { of, found }));
         }
         for node in questions.launchers.keys() {

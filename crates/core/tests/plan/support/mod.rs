@@ -158,6 +158,11 @@ pub(crate) fn edit_kafka(world: &mut World, edit: impl FnOnce(&mut api::Kafka)) 
     kafka.metadata.generation = kafka.metadata.generation.map(|generation| generation + 1);
 }
 
+/// Changes what is seen of a pod.
+pub(crate) fn edit_pod(world: &mut World, name: &str, edit: impl FnOnce(&mut PodView)) {
+    edit(Arc::make_mut(world.pods.get_mut(name).expect(name)));
+}
+
 /// Changes a pool as a user would.
 pub(crate) fn edit_pool(world: &mut World, name: &str, edit: impl FnOnce(&mut api::KafkaNodePool)) {
     let pool = Arc::make_mut(world.pools.get_mut(name).expect(name));
