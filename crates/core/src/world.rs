@@ -13,9 +13,11 @@ use karst_api as api;
 
 use crate::digest::Digest;
 use crate::dynamic::RunningSetting;
+use crate::health;
 use crate::ids::{DirectoryId, Entropy, NodeId};
 use crate::names::{
-    BROKER_ROLE_LABEL, CONTROLLER_ROLE_LABEL, ClusterKey, MANAGED_BY, MANAGED_BY_LABEL, REVISION_ANNOTATION,
+    self, BROKER_ROLE_LABEL, CONTROLLER_ROLE_LABEL, ClusterKey, MANAGED_BY, MANAGED_BY_LABEL,
+    REVISION_ANNOTATION,
 };
 use crate::steps::Deed;
 
@@ -547,6 +549,20 @@ impl World {
     /// The brokers that serve.
     pub fn serving_brokers(&self) -> Vec<String> {
         self.hosts(|pod| pod.runs_broker() && pod.is_serving())
+    }
+
+    /// The brokers that serve, and that have all of the metadata, by the word of the quorum's leader in this pass. A broker that is
+    /// cut off from the controllers goes on to tell of partitions as they were. Without that word it is known of none.
+    pub fn current_brokers(&self) -> Vec<String> {
+        let Some(quorum) = self.answers.quorum.known() else { return Vec::new() };
+        let limit = health::fetch_timeout(self);
+        let replicas = quorum.voters.iter().chain(&quorum.observers);
+        let current: BTreeSet<NodeId> =
+            replicas.filter(|replica| replica.is_caught_up(limit)).map(|replica| replica.node).collect();
+        self.hosts(|pod| {
+            let node = names::node_of_pod(&pod.meta.name);
+            pod.runs_broker() && pod.is_serving() && node.is_some_and(|node| current.contains(&node))
+        })
     }
 
     /// How long it is until then. Nothing, when it is past.

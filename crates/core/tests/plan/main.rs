@@ -19,3 +19,4 @@ mod storage;
 mod templates;
 mod upgrade;
 mod versions;
+mod views;
