@@ -14,6 +14,7 @@ use crate::config::REPLICATION_PORT;
 use crate::metrics;
 use crate::names::{CLUSTER_LABEL, CONTROLLER_ROLE_LABEL};
 use crate::objects::{Object, shared_meta};
+use crate::probes;
 use crate::quorum::CONTROLLER_PORT;
 use crate::template::SharedTemplate;
 use crate::world::Settings;
@@ -69,7 +70,9 @@ pub(crate) fn policy(cluster: &Cluster, owner: &OwnerReference, settings: &Setti
     let operator = operator(settings);
     let mut rules = vec![
         rule(CONTROLLER_PORT, Some(vec![nodes, operator.clone()])),
-        rule(REPLICATION_PORT, Some(vec![of_cluster, operator])),
+        rule(REPLICATION_PORT, Some(vec![of_cluster, operator.clone()])),
+        // Kubernetes itself is always let in.
+        rule(probes::PORT, Some(vec![operator])),
     ];
     rules.extend(cluster.listeners.iter().map(|listener| rule(listener.port, listener.peers.clone())));
     rules.extend(cluster.metrics.iter().map(|_| rule(metrics::PORT, None)));

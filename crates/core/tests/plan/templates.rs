@@ -665,5 +665,8 @@ fn only_nodes_and_the_operator_reach_what_is_internal() {
         assert_eq!(from(internal).as_array().unwrap().len(), 2, "{internal}");
         assert!(from(internal).to_string().contains("cluster-operator"), "{internal}");
     }
+    let launcher = from(8080);
+    assert_eq!(launcher.as_array().unwrap().len(), 1, "nodes do not ask each other how they are: {launcher}");
+    assert!(launcher.to_string().contains("cluster-operator"));
     assert!(from(9092).is_null(), "clients come from anywhere");
 }
