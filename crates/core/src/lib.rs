@@ -37,7 +37,7 @@ pub mod plan;
 pub mod pods;
 pub mod podset;
 pub mod pools;
-mod probes;
+pub mod probes;
 pub mod problem;
 mod properties;
 pub mod quantity;

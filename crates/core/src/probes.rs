@@ -10,7 +10,7 @@ use karst_api as api;
 use crate::problem::Problem;
 
 /// Where the launcher tells how the node is.
-pub(crate) const PORT: u16 = 8080;
+pub const PORT: u16 = 8080;
 /// How often it is asked for signs of life, in seconds.
 const LIVENESS_PERIOD: i32 = 5;
 /// How often it is asked whether the node is useful: clients wait for that.

@@ -1,6 +1,10 @@
-//! Asking Kafka about itself.
+//! Asking Kafka about itself, and launchers about their nodes.
+
+mod launchers;
+mod partitions;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,15 +13,16 @@ use karst_core::ids::{DirectoryId, NodeId};
 use karst_core::names::ClusterKey;
 use karst_core::plan::Questions;
 use karst_core::world::{
-    Answer, Answers, LogDirView, PartitionView, Partitions, QuorumView, Registered, RegisteredBroker,
-    Replica, World,
+    Answer, Answers, LogDirView, Partitions, QuorumView, Registered, RegisteredBroker, Replica, World,
 };
 use karst_kafka::{
-    Admin, Broker, ConfigEntry, ConfigResource, ConfigSource, Error, LogDir, Partition, Quorum, ReplicaState,
-    TopicSelection,
+    Admin, Broker, ConfigEntry, ConfigResource, ConfigSource, Error, LogDir, Quorum, ReplicaState,
 };
 
 use crate::clients::{Clients, Unable};
+
+/// Why nobody is asked about partitions.
+const NOBODY_IS_CURRENT: &str = "no broker is known to have a current view of the metadata: only the leader of the quorum can tell which of them follow it";
 
 /// What was seen of a quorum.
 #[derive(Debug, Clone)]
@@ -76,6 +81,19 @@ pub(crate) async fn ask(
     questions: &Questions,
     answers: &mut Answers,
 ) {
+    let launchers = launchers::ask(&questions.launchers);
+    let kafka = ask_kafka(clients, terms, world, questions, answers);
+    let (launchers, ()) = futures::join!(launchers, kafka);
+    answers.launchers.extend(launchers);
+}
+
+async fn ask_kafka(
+    clients: &Clients,
+    terms: &Terms,
+    world: &World,
+    questions: &Questions,
+    answers: &mut Answers,
+) {
     let key = &world.key;
     if !questions.quorum.is_empty() {
         answers.quorum = match clients.controllers(world, &questions.quorum) {
@@ -92,10 +110,7 @@ pub(crate) async fn ask(
         };
     }
     if !questions.partitions_of.is_empty() {
-        answers.partitions = match clients.brokers(world, &questions.current_brokers) {
-            Ok(admin) => answer(partitions(&admin, &questions.partitions_of).await),
-            Err(unable) => Answer::Silent(unable.to_string()),
-        };
+        answers.partitions = partitions_of(clients, world, questions).await;
     }
     let keys = &questions.settings;
     if !questions.settings_of_brokers.is_empty() {
@@ -118,6 +133,17 @@ pub(crate) async fn ask(
                 answers.log_dirs.extend(nodes.map(|node| (*node, Answer::Silent(unable.to_string()))));
             }
         }
+    }
+}
+
+/// Asks only brokers whose view is current: what one that is cut off from the controllers says of partitions was true once.
+async fn partitions_of(clients: &Clients, world: &World, questions: &Questions) -> Answer<Partitions> {
+    if questions.current_brokers.is_empty() {
+        return Answer::Silent(NOBODY_IS_CURRENT.to_owned());
+    }
+    match clients.brokers(world, &questions.current_brokers) {
+        Ok(admin) => answer(partitions::on(&admin, &questions.partitions_of).await),
+        Err(unable) => Answer::Silent(unable.to_string()),
     }
 }
 
@@ -163,7 +189,7 @@ async fn log_dirs(admin: &Admin, node: NodeId) -> Result<Vec<LogDirView>, Error>
     Ok(dirs.into_iter().map(view).collect())
 }
 
-fn answer<T>(result: Result<T, Error>) -> Answer<T> {
+fn answer<T>(result: Result<T, impl Display>) -> Answer<T> {
     match result {
         Ok(answer) => Answer::Known(answer),
         Err(error) => {
@@ -245,40 +271,6 @@ async fn registered(admin: &Admin) -> Result<Registered, Error> {
         brokers: cluster.brokers.iter().map(broker).collect(),
         fenced_known: cluster.fenced_known,
     })
-}
-
-/// The partitions that have a copy on one of the nodes.
-async fn partitions(admin: &Admin, of: &BTreeSet<NodeId>) -> Result<Partitions, Error> {
-    let topics = admin.metadata(TopicSelection::All).await?.topics;
-    let views = topics.iter().flat_map(|topic| topic.partitions.iter().map(|one| view(&topic.name, one)));
-    let mut found: Vec<_> = views.filter(|view| !view.replicas.is_disjoint(of)).collect();
-    let names: BTreeSet<_> = found.iter().map(|view| view.topic.clone()).collect();
-    let minimums = minimums(admin, &names.into_iter().collect::<Vec<_>>()).await?;
-    for view in &mut found {
-        view.min_in_sync = minimums.get(&view.topic).copied();
-    }
-    Ok(Partitions { of: of.clone(), found })
-}
-
-/// How many complete copies a write needs, by topic.
-async fn minimums(admin: &Admin, topics: &[String]) -> Result<BTreeMap<String, usize>, Error> {
-    const KEY: &str = "min.insync.replicas";
-    let described = admin.describe_topic_configs(topics, &[KEY]).await?;
-    let minimum = |entries: Vec<ConfigEntry>| {
-        entries.into_iter().find(|entry| entry.name == KEY)?.value?.parse::<usize>().ok()
-    };
-    Ok(described.into_iter().filter_map(|(topic, entries)| Some((topic, minimum(entries.ok()?)?))).collect())
-}
-
-fn view(topic: &str, partition: &Partition) -> PartitionView {
-    let nodes = |ids: &[karst_kafka::NodeId]| ids.iter().map(|id| NodeId(id.0)).collect::<BTreeSet<_>>();
-    PartitionView {
-        topic: topic.to_owned(),
-        index: partition.index,
-        replicas: nodes(&partition.replicas),
-        in_sync: nodes(&partition.isr),
-        ..PartitionView::default()
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
 //! The lines to Kafka clusters: one client for the controllers of each, and one for its brokers, kept between passes.
+//!
+//! The brokers' client is kept for all brokers that serve. Whoever wants to ask only some of them gets a client that shares its
+//! connections: what is asked of few takes no place away from what is asked of all, and leaves no connection behind.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,9 +60,14 @@ impl Clients {
         self.get(world, Side::Controllers, hosts)
     }
 
-    /// A client that asks these brokers.
+    /// A client that asks these brokers. The question goes to no other, but for what only a broker itself can tell.
     pub(crate) fn brokers(&self, world: &World, hosts: &[String]) -> Result<Arc<Admin>, Unable> {
-        self.get(world, Side::Brokers, hosts)
+        let serving = world.serving_brokers();
+        let all = self.get(world, Side::Brokers, &serving)?;
+        if serving == hosts {
+            return Ok(all);
+        }
+        Ok(Arc::new(all.starting_from(bootstrap(Side::Brokers, hosts))))
     }
 
     fn get(&self, world: &World, side: Side, hosts: &[String]) -> Result<Arc<Admin>, Unable> {
