@@ -3,6 +3,8 @@
 //! Here are the sequences, and what the simulated quorum says to each step of them. That a real Kafka says so too is shown on the
 //! real floor (`cargo xtask soak conformance`).
 
+pub mod replicas;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;

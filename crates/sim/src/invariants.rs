@@ -29,8 +29,6 @@ pub struct Watch {
     pub last_fault: u64,
     /// When a user last changed a pool.
     pub last_wish: u64,
-    /// When a disk, or a part of one, broke or was deleted by somebody else.
-    pub last_disk_fault: u64,
     /// The last disk that broke, and when.
     pub lost_disk: Option<(u64, NodeId)>,
     /// Did a disk break in the moment in which another node gave up its vote?

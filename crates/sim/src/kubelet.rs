@@ -303,13 +303,14 @@ impl Kubelet {
 
 impl Kubelet {
     /// From now on what is in this pod dies whenever it starts: it has too little memory, say.
-    pub fn starve(&mut self, pod: &PodView, api: &mut ApiServer, quorum: &mut Quorum) {
+    pub fn starve(&mut self, pod: &PodView, now: u64, api: &mut ApiServer, quorum: &mut Quorum) {
         let Some(container) = self.containers.get_mut(&pod.meta.uid) else { return };
         quorum.crash(container.node);
         container.starves = true;
         container.starts.get_or_insert(0);
         api.edit_pod(&pod.meta.name, |pod| {
             pod.ready = false;
+            pod.since = Some(crate::sim::timestamp(now));
             pod.stuck = Some("CrashLoopBackOff: back-off restarting failed container".to_owned());
         });
     }

@@ -137,9 +137,6 @@ impl Sim {
         if edit.is_fault() {
             self.watch.last_fault = self.now;
         }
-        if edit.harms_disk() {
-            self.watch.last_disk_fault = self.now;
-        }
         self.watch.last_wish = self.now;
         edit.carry_out(self);
         self.plan_next();

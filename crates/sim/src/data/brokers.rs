@@ -119,7 +119,8 @@ impl Brokers {
     pub(super) fn is_alive(&self, node: NodeId) -> bool {
         self.known.get(&node).is_some_and(|broker| match broker.phase {
             Phase::Away { has_said } => !has_said && !broker.is_missed,
-            Phase::Starts => false,
+            // Its registration comes first.
+            Phase::Starts => !broker.is_missed && self.unclean.contains(&node),
             Phase::Serves => !broker.is_missed,
         })
     }

@@ -108,7 +108,9 @@ impl Data {
         }
         let Self { partitions, brokers, dice, losses, .. } = self;
         if self.is_led {
-            for node in std::mem::take(&mut brokers.unclean) {
+            // They register one after the other, and are taken for alive until then.
+            while let Some(node) = brokers.unclean.first().copied() {
+                brokers.unclean.remove(0);
                 losses.extend(partitions.iter_mut().filter_map(|one| one.distrust(node, brokers)));
             }
         }
@@ -215,8 +217,9 @@ impl Data {
 
     /// Does nobody wait for records?
     pub fn is_settled(&self) -> bool {
-        let waits = |one: &Partition| !one.removing.is_empty() || one.state == State::Moves;
-        !self.brokers.are_disturbed() && !(self.is_led && self.partitions.iter().any(waits))
+        let waits = |one: &Partition| one.state == State::Moves;
+        let moves = self.is_led && self.partitions.iter().any(waits);
+        !moves && !self.brokers.are_disturbed()
     }
 
     /// A partition that nobody leads.

@@ -34,6 +34,7 @@ pub struct Partition {
     pub eligible: BTreeSet<NodeId>,
     /// Who led last, while nobody does and nobody is eligible.
     pub last_known: Option<NodeId>,
+    pub(super) last_leader: Option<NodeId>,
     /// The copies, by their disks.
     pub(super) copies: BTreeMap<DirectoryId, Log>,
     /// What was acknowledged to producers.
@@ -80,6 +81,7 @@ impl Partition {
             in_sync: BTreeSet::new(),
             eligible: BTreeSet::new(),
             last_known: None,
+            last_leader: None,
             copies: BTreeMap::new(),
             acknowledged: Log::default(),
             had_all: BTreeMap::new(),
@@ -173,12 +175,12 @@ impl Partition {
         let became_empty = target.is_empty() && !self.in_sync.is_empty();
         self.in_sync = target;
         self.state = State::Moves;
-        let before = self.leader;
+        self.last_leader = self.leader.or(self.last_leader);
         let loss = self.elect(brokers);
         if self.leader.is_some() {
             self.last_known = None;
-        } else if became_empty && before.is_some() {
-            self.last_known = before;
+        } else if became_empty {
+            self.last_known = self.last_leader;
         }
         loss
     }

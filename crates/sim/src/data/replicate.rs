@@ -145,6 +145,7 @@ impl Partition {
             true => self.in_sync.contains(node) && up_to_date.contains(node),
             false => !brokers.is_alive(*node) || self.is_offline(brokers, *node),
         };
-        self.removing.is_empty() && self.replicas.iter().all(rests)
+        // Where nobody can lead nothing changes, whoever waits.
+        self.leader.is_none() || (self.removing.is_empty() && self.replicas.iter().all(rests))
     }
 }

@@ -1,69 +1,15 @@
 use std::collections::BTreeSet;
 
-use karst_core::ids::{DirectoryId, NodeId};
+use karst_core::ids::NodeId;
 
-use super::{Data, Doom};
-use crate::dice::Dice;
-use crate::kraft::{Disk, LEVEL, Quorum, Voters};
-use karst_core::membership::Voter;
+use super::Doom;
+use crate::conformance::replicas::{Cluster, Said};
 
-/// A quorum of one, and brokers that come and go.
-struct Kafka {
-    quorum: Quorum,
-    data: Data,
-    dice: Dice,
-    now: u64,
-    disks: u8,
-}
-
-const CONTROLLER: i32 = 9;
+struct Kafka(Cluster);
 
 impl Kafka {
     fn with(partitions: &[(&[i32], usize)]) -> Self {
-        let mut kafka =
-            Self { quorum: Quorum::default(), data: Data::default(), dice: Dice::new(1), now: 0, disks: 0 };
-        let directory = kafka.directory();
-        let founder = Voter { node: NodeId(CONTROLLER), directory };
-        let voters = Voters::new(BTreeSet::from([founder]));
-        let disk = Disk::formatted(directory, "data".to_owned(), Some(voters));
-        kafka.quorum.disks.insert("controller".to_owned(), disk);
-        kafka.quorum.start(NodeId(CONTROLLER), "controller", true, false, LEVEL);
-        for (index, (on, min)) in (0..).zip(partitions) {
-            kafka.data.create("topic", index, on, *min, 100);
-        }
-        for node in 0..3 {
-            kafka.start(node);
-        }
-        kafka.live(15_000);
-        kafka
-    }
-
-    fn directory(&mut self) -> DirectoryId {
-        self.disks += 1;
-        DirectoryId::from_bytes([self.disks + 40; 16]).unwrap()
-    }
-
-    /// Starts a broker, on an empty disk if it has none.
-    fn start(&mut self, node: i32) {
-        let name = node.to_string();
-        if !self.quorum.disks.contains_key(&name) {
-            let directory = self.directory();
-            self.quorum.disks.insert(name.clone(), Disk::formatted(directory, "data".to_owned(), None));
-        }
-        self.quorum.start(NodeId(node), &name, false, true, LEVEL);
-    }
-
-    fn lose_disk(&mut self, node: i32) {
-        let lost = self.quorum.disks.remove(&node.to_string()).unwrap();
-        self.quorum.lost.push(lost.directory);
-    }
-
-    fn live(&mut self, millis: u64) {
-        for _ in 0..millis / 100 {
-            self.now += 100;
-            self.quorum.step(self.now, &mut self.dice);
-            self.data.step(&mut self.quorum, self.now);
-        }
+        Self(Cluster::with(partitions, 1))
     }
 
     fn stop(&mut self, node: i32) {
@@ -83,19 +29,29 @@ impl Kafka {
 
     /// Who leads, who is in sync, who is eligible, and who led last.
     fn said(&self) -> String {
-        let view = &self.data.views()[0];
-        let nodes = |ids: &BTreeSet<NodeId>| ids.iter().map(ToString::to_string).collect::<String>();
-        let leader = view.leader.map_or("nobody".to_owned(), |node| node.to_string());
-        format!(
-            "{leader} leads, in sync {}, eligible {}, last {}",
-            nodes(&view.in_sync),
-            nodes(&view.eligible),
-            nodes(&view.last_known)
-        )
+        let Said { leader, in_sync, eligible, last_known } = self.0.said();
+        let nodes = |ids: &BTreeSet<i32>| ids.iter().map(ToString::to_string).collect::<String>();
+        let leader = leader.map_or("nobody".to_owned(), |node| node.to_string());
+        let (in_sync, eligible, last) = (nodes(&in_sync), nodes(&eligible), nodes(&last_known));
+        format!("{leader} leads, in sync {in_sync}, eligible {eligible}, last {last}")
     }
 
     fn acknowledged(&self) -> u64 {
         self.data.partitions[0].acknowledged.end()
+    }
+}
+
+impl std::ops::Deref for Kafka {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Kafka {
+    fn deref_mut(&mut self) -> &mut Cluster {
+        &mut self.0
     }
 }
 
@@ -204,7 +160,8 @@ fn an_empty_leader_loses_what_others_hold() {
 #[test]
 fn an_empty_broker_fetches_all_before_it_is_in_sync() {
     let mut kafka = Kafka::with(&[(&[0, 1, 2], 2)]);
-    kafka.data.partitions[0].write(&kafka.data.brokers, 5_000);
+    let data = &mut kafka.data;
+    data.partitions[0].write(&data.brokers, 5_000);
     kafka.live(10_000);
     kafka.stop(1);
     kafka.lose_disk(1);
@@ -251,7 +208,8 @@ fn a_broker_that_is_cut_off_says_what_was_and_is_missed_in_the_end() {
     assert_eq!((in_sync(&kafka, 0), in_sync(&kafka, 2)), (3, 2));
     kafka.live(10_000);
     assert_eq!(kafka.said(), "2 leads, in sync 2, eligible 0, last ", "nobody has heard of it");
-    let quorum = kafka.quorum.describe(&mut kafka.dice).unwrap();
+    let cluster = &mut kafka.0;
+    let quorum = cluster.quorum.describe(&mut cluster.dice).unwrap();
     let behind = quorum.observers.iter().find(|one| one.node == NodeId(0)).unwrap().behind;
     assert!(behind.unwrap().as_secs() > 9);
     kafka.live(20_000);

@@ -11,7 +11,6 @@ use karst_core::names::{
     ALLOW_LOSS_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, NEXT_IDS_ANNOTATION, POOL_LABEL, node_of_pod,
 };
 
-use super::EXCUSE;
 use crate::data::{Destroyed, Doom};
 use crate::sim::Sim;
 
@@ -35,10 +34,10 @@ impl Sim {
         }
     }
 
-    /// Did a fault come so late that nobody who acted then could know of it?
+    /// Did a fault, or a change of mind, come so late that nobody who acted then could know of it?
     fn is_surprised(&self, at: u64) -> bool {
-        let since = |fault: u64, long: u64| fault > 0 && fault + long > at;
-        since(self.watch.last_fault, NEWS) || since(self.watch.last_disk_fault, EXCUSE)
+        let latest = self.watch.last_fault.max(self.watch.last_wish);
+        latest > 0 && latest + NEWS > at
     }
 
     /// The operator deletes a pod: its disk goes too, if it is the pod's own, or if its claim was deleted before, by whomever.

@@ -72,19 +72,19 @@ fn restarted() -> Vec<Scenario> {
             .ends(&[0, 1, 2], 3),
         Story::new("claim-deleted-then-marked", Base::Whole)
             .then(DeleteClaim(0))
-            .after(1_000, 5_000, Mark(0))
+            .after(7_000, 12_000, Mark(0))
             .ends(&[3, 4, 5], 6),
         Story::new("claim-deleted-then-configured", Base::Whole)
             .then(DeleteClaim(0))
-            .after(1_000, 5_000, RESTARTS)
+            .after(7_000, 12_000, RESTARTS)
             .holds(1)
             .ends(&[3, 4, 5], 6),
-        Story::new("claims-deleted-then-rolled", Base::Whole)
-            .then(Reassign(0, &[1, 2]))
-            .then(DeleteClaim(1))
-            .and(DeleteClaim(2))
-            .after(1_000, 5_000, Roll("brokers"))
-            .ends(&[3, 4, 5], 6),
+        Story::new("claims-deleted-then-rolled", Base::Moving)
+            .then(DeleteClaim(20))
+            .and(DeleteClaim(21))
+            .and(DeleteClaim(22))
+            .after(7_000, 12_000, Roll("small"))
+            .ends(&[3, 4, 5], 10),
         Story::new("broker-recovers-and-is-configured", Base::Whole)
             .then(Crash(1))
             .after(0, 1_000, RESTARTS)
@@ -100,16 +100,14 @@ fn restarted() -> Vec<Scenario> {
 
 fn emptied() -> Vec<Scenario> {
     vec![
-        Story::new("two-brokers-emptied", Base::Whole)
-            .then(Reassign(0, &[1, 2]))
-            .then(Empty(1))
-            .and(Empty(2))
-            .ends(&[3, 4, 5], 6),
+        Story::new("three-brokers-emptied", Base::Moving)
+            .then(Apply(&[Empty(20), Empty(21), Empty(22)]))
+            .ends(&[3, 4, 5], 10),
         Story::new("directory-failed-then-configured", Base::Whole)
             .then(FailDirectory(2))
             .after(500, 3_000, RESTARTS)
-            .then(Reassign(0, &[1]))
-            .and(Empty(2))
+            .then(Reassign(2, &[]))
+            .then(Empty(2))
             .changes_mind()
             .ends(&[3, 4, 5], 6),
     ]
@@ -119,6 +117,11 @@ fn ephemeral() -> Vec<Scenario> {
     let single = |name| Story::new(name, Base::Brittle).never_below(3).then(RESTARTS);
     vec![
         Story::new("ephemeral-brokers-configured", Base::Fleeting).then(RESTARTS).ends(&[3, 4, 5], 6),
+        Story::new("ephemeral-brokers-with-topics-that-need-every-copy", Base::Fleeting)
+            .then(AddTopic("strict", &[0, 1, 2], 3))
+            .and(AddTopic("both", &[0, 1], 2))
+            .then(RESTARTS)
+            .ends(&[3, 4, 5], 6),
         Story::new("ephemeral-brokers-get-memory", Base::Fleeting).then(Memory("2Gi")).ends(&[3, 4, 5], 6),
         Story::new("ephemeral-brokers-rolled", Base::Fleeting)
             .then(Roll("brokers"))

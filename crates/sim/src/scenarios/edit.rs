@@ -135,15 +135,6 @@ impl Edit {
         )
     }
 
-    /// Is a disk, or a part of one, lost by it, or may it be? A pod's own disk goes with the pod.
-    pub(crate) fn harms_disk(&self) -> bool {
-        self.takes_disk()
-            || matches!(
-                self,
-                Self::DeletePod(_) | Self::DeleteKafka | Self::FailDirectory(_) | Self::DeleteClaim(_)
-            )
-    }
-
     /// Can it be done in the simulated world only?
     pub fn is_simulated_only(&self) -> bool {
         matches!(
@@ -172,9 +163,6 @@ impl Edit {
     pub(crate) fn befall(&self, sim: &mut Sim) {
         sim.tell(|| format!("fate      {self}"));
         sim.watch.last_fault = sim.now;
-        if self.harms_disk() {
-            sim.watch.last_disk_fault = sim.now;
-        }
         if let Self::LoseDisk(node) = self {
             sim.watch.lost_disk = Some((sim.now, NodeId(*node)));
         }
@@ -298,7 +286,7 @@ impl Edit {
             Self::FailDirectory(node) => sim.data.fail_directory(NodeId(*node)),
             Self::Starve => {
                 for pod in sim.api.pods().cloned().collect::<Vec<_>>() {
-                    sim.kubelet.starve(&pod, &mut sim.api, &mut sim.quorum);
+                    sim.kubelet.starve(&pod, sim.now, &mut sim.api, &mut sim.quorum);
                 }
             }
             Self::Crash(node) => crash(sim, *node, None),
