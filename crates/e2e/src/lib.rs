@@ -22,6 +22,7 @@ pub mod old_disks;
 pub mod operator;
 pub mod plots;
 mod processes;
+pub mod recovery;
 pub mod snapshot;
 pub mod stage;
 pub mod story;

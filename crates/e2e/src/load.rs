@@ -1,7 +1,7 @@
 //! Clients that never rest while a story is told: producers, a consumer, and topics that come into being.
 //!
-//! Every record that a producer was told is written must be read by the consumer, and every topic that took a record must
-//! be there at the end.
+//! Every record that a producer was told is written must be read by the consumer, and by one that begins when all is over: who read along
+//! cannot tell what was lost afterwards. Every topic that took a record must be there at the end.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -88,7 +88,9 @@ impl<'a> Load<'a> {
         ));
         let written: BTreeSet<_> = plain.into_iter().chain(idempotent).collect();
         ensure!(!written.is_empty() && topics.is_empty() != makes_topics, "nothing was written");
-        all_arrive(&mut consumer, written).await?;
+        all_arrive(&mut consumer, written.clone()).await.context("read along")?;
+        drop(consumer);
+        all_arrive(&mut self::consumer(bootstrap)?, written).await.context("read at the end")?;
         let there = Kcat::new(bootstrap).topics().await?;
         let lost: Vec<_> = topics.iter().filter(|topic| !there.contains(*topic)).collect();
         ensure!(lost.is_empty(), "{} of {} topics are lost: {lost:?}", lost.len(), topics.len());

@@ -4,8 +4,10 @@ use anyhow::{Context, Result};
 use karst_api::{Kafka, KafkaNodePool};
 use serde_json::{Value, json};
 
-/// The version that most stories run.
-pub const VERSION: &str = "4.1.1";
+/// The version that most stories run: the one that users get who name none.
+pub const VERSION: &str = karst_core::versions::DEFAULT;
+/// The metadata version that goes with it.
+pub const METADATA_VERSION: &str = "4.3-IV0";
 /// The oldest line that is supported.
 pub const OLD_VERSION: &str = "3.9.1";
 

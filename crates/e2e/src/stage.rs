@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::cluster::{Cluster, condition, is_pod_ready, is_true};
 use crate::kafka_tools::{ConsoleTools, Kcat};
-use crate::manifests::{kafka, pool};
+use crate::manifests::{METADATA_VERSION, VERSION, kafka, pool};
 use crate::processes::{kafka_runs, kill_kafka};
 use crate::story::{Namespaced, Scene};
 use crate::{disks, old_disks};
@@ -40,7 +40,7 @@ const RECORDS: [&str; 3] = ["one", "three", "two"];
 
 /// Tells a story of the simulation.
 pub async fn tell(scene: &Scene, scenario: &Scenario) -> Result<()> {
-    let stage = Stage { cluster: Cluster::named(scene, CLUSTER) };
+    let stage = Stage { cluster: Cluster::named(scene, CLUSTER), versions: Versions::of(scenario) };
     stage.begin(scenario.base).await?;
     for step in &scenario.steps {
         match step.when {
@@ -56,17 +56,23 @@ pub async fn tell(scene: &Scene, scenario: &Scenario) -> Result<()> {
 
 struct Stage<'a> {
     cluster: Cluster<'a>,
+    versions: Versions,
 }
 
-/// The same resources, for small machines.
-fn small_kafka(kafka: Kafka) -> Result<Kafka> {
-    let mut kafka = serde_json::to_value(kafka)?;
-    let like = self::kafka(CLUSTER);
-    kafka["spec"]["kafka"]["jvmOptions"] = like["spec"]["kafka"]["jvmOptions"].clone();
-    if kafka["spec"]["kafka"]["replicas"].is_number() {
-        kafka["spec"]["kafka"]["resources"] = pool(CLUSTER, "", &[], 0)["spec"]["resources"].clone();
+/// Which Kafka a story is told with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Versions {
+    /// The story is about versions, and names them.
+    OfTheStory,
+    /// Any would do: it is the one that users get.
+    Default,
+}
+
+impl Versions {
+    fn of(scenario: &Scenario) -> Self {
+        let is_about_them = scenario.steps.iter().any(|step| matches!(step.edit, Edit::Version(_)));
+        if is_about_them { Self::OfTheStory } else { Self::Default }
     }
-    Ok(serde_json::from_value(kafka)?)
 }
 
 fn small_pool(resource: KafkaNodePool) -> Result<Value> {
@@ -83,9 +89,23 @@ impl Stage<'_> {
         self.cluster.scene.api()
     }
 
+    /// The same resources, for small machines.
+    fn small_kafka(&self, kafka: Kafka) -> Result<Kafka> {
+        let mut kafka = serde_json::to_value(kafka)?;
+        let like = self::kafka(CLUSTER);
+        kafka["spec"]["kafka"]["jvmOptions"] = like["spec"]["kafka"]["jvmOptions"].clone();
+        if kafka["spec"]["kafka"]["replicas"].is_number() {
+            kafka["spec"]["kafka"]["resources"] = pool(CLUSTER, "", &[], 0)["spec"]["resources"].clone();
+        }
+        if self.versions == Versions::Default {
+            kafka["spec"]["kafka"]["version"] = json!(VERSION);
+        }
+        Ok(serde_json::from_value(kafka)?)
+    }
+
     async fn begin(&self, base: Base) -> Result<()> {
         let (kafka, pools) = scenarios::resources(base).context("a base without resources")?;
-        let kafka = small_kafka(kafka)?;
+        let kafka = self.small_kafka(kafka)?;
         let pools = pools.into_iter().map(small_pool).collect::<Result<Vec<_>>>()?;
         if base == Base::Static {
             old_disks::find(self.cluster.scene, &serde_json::to_value(kafka)?, &pools).await?;
@@ -163,7 +183,7 @@ impl Stage<'_> {
             Edit::DeleteKafka => self.delete::<Kafka>(CLUSTER).await,
             Edit::CreateKafka => {
                 let kafka = scenarios::kafka().context("no Kafka")?;
-                self.cluster.create_kafka(&small_kafka(kafka)?).await
+                self.cluster.create_kafka(&self.small_kafka(kafka)?).await
             }
             Edit::Wait => Ok(()),
             edit if edit.is_simulated_only() => bail!("{edit} cannot be done here"),
@@ -291,7 +311,10 @@ impl Stage<'_> {
         );
         let is_static = status.quorum.as_ref().and_then(|quorum| quorum.kind) == Some(QuorumKind::Static);
         ensure!(is_static == scenario.is_static, "the quorum is static: {is_static}");
-        let level = metadata_name(scenario.level);
+        let level = match self.versions {
+            Versions::OfTheStory => metadata_name(scenario.level),
+            Versions::Default => METADATA_VERSION.to_owned(),
+        };
         ensure!(
             status.kafka_metadata_version.as_deref() == Some(level.as_str()),
             "the metadata version is {:?}, and not {level}",

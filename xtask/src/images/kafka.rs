@@ -17,8 +17,8 @@ use crate::command;
 use crate::hash::Hasher;
 use crate::steps::note;
 
-/// The versions to make images of: the newest of the oldest line we support, and the default.
-pub(crate) const USUAL: &[&str] = &["3.9.1", "4.1.1"];
+/// The versions to make images of: one of the oldest line we support, and the default.
+pub(crate) const USUAL: &[&str] = &["3.9.1", "4.3.1"];
 /// One version of each line that Karst runs: what an upgrade passes through.
 pub(crate) const EVERY_LINE: &[&str] = &["3.9.1", "4.0.2", "4.1.1", "4.2.1", "4.3.1"];
 
@@ -189,6 +189,23 @@ fn has_class(jars: &[&PathBuf], class: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paths;
+
+    /// Whoever names no version gets the default: it must be there, in the quickstart and in the stories of every day.
+    #[test]
+    fn what_users_get_by_default_is_what_is_tested() {
+        let table = fs::read_to_string(paths::checkout().join("crates/core/src/versions.rs")).unwrap();
+        let default = table.lines().find_map(|line| line.strip_prefix("pub const DEFAULT: &str = \""));
+        let default = default.unwrap().trim_end_matches("\";");
+        assert!(USUAL.contains(&default), "no image of {default}");
+        for example in list(&paths::checkout().join("deploy/examples")).unwrap() {
+            let text = fs::read_to_string(&example).unwrap();
+            let version = text.lines().find_map(|line| line.trim().strip_prefix("version: ")).unwrap();
+            let wanted = if example.ends_with("kafka-3.9.yaml") { "3.9.1" } else { default };
+            assert_eq!(version, wanted, "{}", example.display());
+            assert!(USUAL.contains(&version), "{} has no image here", example.display());
+        }
+    }
 
     #[test]
     fn each_version_brings_the_logging_it_was_made_for() {

@@ -339,7 +339,7 @@ fn what_is_no_part_of_a_pod_does_not_change_its_revision() {
 
 #[test]
 fn a_rich_cluster_comes_to_rest() {
-    let mut world = world(include_str!("../../../../deploy/examples/templates.yaml"));
+    let mut world = example(include_str!("../../../../deploy/examples/templates.yaml"));
     converge(&mut world);
     assert_eq!(conditions(&world, "Ready")[0].0, "True");
     assert_eq!(conditions(&world, "Warning"), []);

@@ -8,7 +8,7 @@ use karst_api::{Kafka, KafkaNodePool};
 use karst_e2e::cluster::{ACTING, Cluster, warnings};
 use karst_e2e::kafka_tools::Kcat;
 use karst_e2e::kubectl;
-use karst_e2e::manifests::{claims, kafka, paper_pool, pool};
+use karst_e2e::manifests::{VERSION, claims, kafka, paper_pool, pool};
 use karst_e2e::story::{Scene, story};
 use karst_e2e::wait;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -140,7 +140,7 @@ async fn the_operator_refuses_what_cannot_be(scene: &Scene) -> Result<()> {
         Refused::missing("no-brokers", &["controller"], "spec.roles with broker"),
         Refused::setting("same-port", "listeners", same_port, invalid, "spec.kafka.listeners[1].port"),
         Refused::setting("no-version", "version", json!("2.8.0"), invalid, "spec.kafka.version"),
-        Refused::setting(&long, "version", json!("4.1.1"), invalid, "metadata.name"),
+        Refused::setting(&long, "version", json!(VERSION), invalid, "metadata.name"),
         Refused::setting(
             "guarded",
             "authorization",
@@ -201,7 +201,7 @@ async fn a_running_cluster_survives_its_own_bad_input(cluster: &Cluster<'_>) -> 
     api.patch(&cluster.name, &PatchParams::default(), &patch).await?;
     cluster.until_not_ready("InvalidResource", "spec.kafka.version").await?;
     Kcat::new(&cluster_address(cluster)).round_trip("topic", "after").await?;
-    let patch = Patch::Merge(json!({ "spec": { "kafka": { "version": "4.1.1" } } }));
+    let patch = Patch::Merge(json!({ "spec": { "kafka": { "version": VERSION } } }));
     api.patch(&cluster.name, &PatchParams::default(), &patch).await?;
     wait::until_one(api, &cluster.name, "the cluster to be ready again", ACTING, |kafka| {
         karst_e2e::cluster::is_true(kafka?.status.as_ref()?, "Ready").then_some(())

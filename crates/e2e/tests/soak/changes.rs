@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use karst_api::{Condition, Kafka, KafkaNodePool};
 use karst_e2e::cluster::Cluster;
-use karst_e2e::manifests::{kafka, pool_with_claims};
+use karst_e2e::manifests::{VERSION, kafka, pool_with_claims};
 use karst_e2e::snapshot::{self, Snapshot};
 use karst_e2e::story::{Namespaced, story};
 use karst_e2e::wait;
@@ -211,8 +211,8 @@ fn changes() -> Vec<Change> {
         kafka(
             json!({ "metricsConfig": { "type": "jmxPrometheusExporter", "valueFrom": { "configMapKeyRef": { "name": "missing", "key": "a" } } } }),
         ),
-        kafka(json!({ "image": "docker.io/apache/kafka:4.1.1" })),
-        kafka(json!({ "metadataVersion": "4.1" })),
+        kafka(json!({ "image": format!("docker.io/apache/kafka:{VERSION}") })),
+        kafka(json!({ "metadataVersion": "4.3" })),
         kafka(json!({ "metadataVersion": "9.9" })),
         kafka(json!({ "version": "2.8.0" })),
         kafka(json!({ "version": "4.0.0" })),

@@ -7,6 +7,7 @@ mod conformance;
 mod disasters;
 mod kafka_calls;
 mod kills;
+mod nothing_lost;
 mod replacement;
 mod restarts;
 mod scenarios;

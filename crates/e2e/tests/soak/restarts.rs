@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use karst_e2e::cluster::{Cluster, STARTING, is_pod_ready};
 use karst_e2e::load::under_load;
-use karst_e2e::manifests::{replicated, separate};
+use karst_e2e::manifests::{VERSION, replicated, separate};
 use karst_e2e::story::story;
 use karst_e2e::{kubectl, wait};
 use kube::ResourceExt;
@@ -24,13 +24,15 @@ const JOINING: Duration = Duration::from_secs(1);
 #[tokio::test]
 async fn restarts_and_new_voters_lose_no_time_under_load() -> Result<()> {
     story("restarts", Duration::from_secs(1800), async |scene| {
-        let cluster = Cluster::create_ready(scene, &replicated("live"), &separate("live")).await?;
+        let mut kafka = replicated("live");
+        kafka["spec"]["kafka"]["version"] = json!("4.2.1");
+        let cluster = Cluster::create_ready(scene, &kafka, &separate("live")).await?;
         let bootstrap = cluster.bootstrap().await?;
         under_load(scene, &bootstrap, async || {
             let setting = json!({ "config": { "log.retention.hours": 24 } });
             roll(&cluster, "a setting", cluster.edit(&setting)).await?;
             cluster.until_ready().await?;
-            let image = json!({ "version": "4.2.1", "metadataVersion": "4.1-IV1" });
+            let image = json!({ "version": VERSION, "metadataVersion": "4.2-IV1" });
             roll(&cluster, "an image", cluster.edit(&image)).await?;
             cluster.until_ready().await?;
             // In the first of two rolls all nodes learn to trust the new key.
