@@ -46,16 +46,19 @@ pub struct Kafka {
 
 impl Kafka {
     async fn readiness(&self) -> Result<(), String> {
-        let judgement = self.probe.check().await;
-        let Some(recovery) = &self.recovery else { return judgement.map_err(|why| why.to_string()) };
-        if judgement.as_ref().map_or_else(NotReady::is_answer, |()| true) {
-            recovery.answered();
-        }
-        // That nobody answers is no wonder then.
-        judgement.map_err(|why| {
-            recovery.progress().map_or_else(|| why.to_string(), |progress| progress.to_string())
-        })
+        judge(self.probe.check().await, self.recovery.as_ref())
     }
+}
+
+/// That a Kafka which recovers its logs does not answer is no wonder, and one that answers does not recover any more.
+fn judge(heard: Result<(), NotReady>, recovery: Option<&Recovery>) -> Result<(), String> {
+    if let Some(recovery) = recovery
+        && heard.as_ref().map_or_else(NotReady::is_answer, |()| true)
+    {
+        recovery.answered();
+    }
+    let progress = || recovery.and_then(Recovery::progress);
+    heard.map_err(|why| progress().map_or_else(|| why.to_string(), |progress| progress.to_string()))
 }
 
 impl Phase {
@@ -129,4 +132,26 @@ fn text(status: StatusCode, line: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(line + "\n")));
     *response.status_mut() = status;
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use karst_kafka::NodeId;
+
+    use super::*;
+
+    #[test]
+    fn a_broker_recovers_until_it_answers_and_never_again() {
+        let silent = || Err(NotReady::Unanswered("connection refused".to_owned()));
+        let plain = Err("Kafka cannot tell: connection refused".to_owned());
+        assert_eq!(judge(silent(), None), plain, "one that has nothing to recover");
+        for answer in [Ok(()), Err(NotReady::Fenced(NodeId(3))), Err(NotReady::NotRegistered(NodeId(3)))] {
+            let recovery = Recovery::of_nobody();
+            let why = judge(silent(), Some(&recovery)).unwrap_err();
+            assert!(why.starts_with("recovering logs ("), "{why}");
+            let expected = answer.clone().map_err(|why| why.to_string());
+            assert_eq!(judge(answer, Some(&recovery)), expected);
+            assert_eq!(judge(silent(), Some(&recovery)), plain);
+        }
+    }
 }

@@ -119,6 +119,14 @@ impl Recovery {
 }
 
 #[cfg(test)]
+impl Recovery {
+    /// Of a process that has no threads with Kafka's names.
+    pub(crate) fn of_nobody() -> Self {
+        Self { kafka: u32::MAX, told: Arc::default(), is_over: AtomicBool::new(false) }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -135,14 +143,9 @@ mod tests {
         );
     }
 
-    /// Of a process that has no threads with Kafka's names.
-    fn recovery() -> Recovery {
-        Recovery { kafka: u32::MAX, told: Arc::default(), is_over: AtomicBool::new(false) }
-    }
-
     #[test]
     fn a_kafka_that_says_nothing_recovers_until_it_answers() {
-        let recovery = recovery();
+        let recovery = Recovery::of_nobody();
         assert_eq!(recovery.progress(), Some(Progress { logs: None }));
         recovery.answered();
         assert_eq!(recovery.progress(), None);
@@ -150,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_kafka_that_says_that_its_logs_are_loaded_does_not_recover_any_more() {
-        let recovery = recovery();
+        let recovery = Recovery::of_nobody();
         recovery
             .told
             .lock()

@@ -10,13 +10,13 @@ use crate::support::{Launched, TestNode, eventually};
 /// What the operator and people are told.
 const RECOVERING: &str = "(Kafka was not shut down cleanly; ending it now would make it begin again)";
 
-/// A Kafka that writes what is in the file `says` each time the pipe `say` is written to, and then tells so by `said`. It is
+/// A Kafka that writes what is in the file `says` each time the pipe `say` is written to, and then tells so by `said`, until there is a file `end`. It is
 /// called as the file `name` says, where there is one: the threads of this Kafka are this one process.
 const SPEAKS: &str = r"
-trap 'exit 143' TERM
 touch $dir/started
 while :; do
     read _ < $dir/say
+    if [ -e $dir/end ]; then exit 7; fi
     if [ -e $dir/name ]; then printf %s $(cat $dir/name) > /proc/$$/comm; fi
     if [ -e $dir/says ]; then cat $dir/says; fi
     touch $dir/said
@@ -64,9 +64,9 @@ fn assert_not_recovering(launched: &Launched<'_>) {
 }
 
 fn end(node: &TestNode, mut launched: Launched<'_>) {
-    launched.signal(Signal::SIGTERM);
+    node.write("end", "");
     node.release("say");
-    assert_eq!(launched.exit_code(), 143);
+    assert_eq!(launched.exit_code(), 7);
 }
 
 #[test]
