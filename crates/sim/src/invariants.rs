@@ -27,7 +27,9 @@ pub struct Watch {
     pub broken: Option<String>,
     /// When something went wrong that was not the operator's doing.
     pub last_fault: u64,
-    /// When a user last changed a pool.
+    /// When somebody last deleted a claim, and not its pod.
+    pub last_claim_deletion: u64,
+    /// When a user last wished for something.
     pub last_wish: u64,
     /// The last disk that broke, and when.
     pub lost_disk: Option<(u64, NodeId)>,

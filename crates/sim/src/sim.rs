@@ -13,7 +13,7 @@ use crate::kubelet::{Kubelet, Pace};
 use crate::kubernetes::{ApiServer, Kind};
 use crate::mutations::Before;
 use crate::operator::Operator;
-use crate::scenarios::{Step, When};
+use crate::scenarios::{Edit, Step, When};
 
 /// The namespace of everything.
 pub const NAMESPACE: &str = "myproject";
@@ -136,6 +136,9 @@ impl Sim {
         self.tell(|| format!("user      {edit}"));
         if edit.is_fault() {
             self.watch.last_fault = self.now;
+        }
+        if matches!(edit, Edit::DeleteClaim(_)) {
+            self.watch.last_claim_deletion = self.now;
         }
         self.watch.last_wish = self.now;
         edit.carry_out(self);

@@ -34,9 +34,10 @@ impl Sim {
         }
     }
 
-    /// Did a fault, or a change of mind, come so late that nobody who acted then could know of it?
+    /// Did a fault, or somebody who deleted a claim, come so late that nobody who acted then could know of it? What users wish is no
+    /// excuse: it is carried out when it does no harm.
     fn is_surprised(&self, at: u64) -> bool {
-        let latest = self.watch.last_fault.max(self.watch.last_wish);
+        let latest = self.watch.last_fault.max(self.watch.last_claim_deletion);
         latest > 0 && latest + NEWS > at
     }
 
