@@ -91,13 +91,23 @@ fn from_voters(world: &World, cluster: &Cluster) -> Option<InitialControllers> {
     all.filter(|all| !all.is_empty()).map(InitialControllers::of_voters)
 }
 
+/// The id that a pool remembers, when it is that of this cluster.
+///
+/// A pool that was labelled as another cluster's remembers the other one's id. Which cluster it worked for last stands in its
+/// selector; where that is not said, only remains of this cluster prove that there was one before.
+pub(crate) fn id_of_pool<'a>(world: &World, name: &str, pool: &'a api::KafkaNodePool) -> Option<&'a String> {
+    let status = pool.status.as_ref()?;
+    let is_its = match &status.label_selector {
+        Some(selector) => *selector == world.key.pool_selector_text(name),
+        None => has_remains(world),
+    };
+    status.cluster_id.as_ref().filter(|_| is_its)
+}
+
 /// The id that the pools remember. It survives the deletion of the `Kafka` resource.
 fn id_of_pools(world: &World) -> Result<Option<ClusterId>, Problem> {
-    let ids: Vec<(&String, &String)> = world
-        .pools
-        .iter()
-        .filter_map(|(name, pool)| Some((name, pool.status.as_ref()?.cluster_id.as_ref()?)))
-        .collect();
+    let ids: Vec<(&String, &String)> =
+        world.pools.iter().filter_map(|(name, pool)| Some((name, id_of_pool(world, name, pool)?))).collect();
     match ids.split_first() {
         None => Ok(None),
         Some(((_, first), others)) if others.iter().all(|(_, id)| id == first) => {

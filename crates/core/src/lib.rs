@@ -7,6 +7,7 @@
 pub(crate) mod anew;
 pub mod authorization;
 pub mod certificates;
+mod claim_memory;
 pub mod claims;
 pub mod cluster;
 mod completion;
@@ -61,6 +62,7 @@ pub mod status;
 mod steps;
 pub mod storage;
 mod storage_change;
+pub mod strangers;
 pub mod template;
 mod unproven;
 pub mod upgrade;

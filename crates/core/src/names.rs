@@ -26,8 +26,10 @@ pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 pub const MANAGED_BY: &str = "karst";
 /// Fingerprint of the pod that was asked for.
 pub const REVISION_ANNOTATION: &str = "strimzi.io/revision";
-/// The storage a pod set runs with, as JSON.
+/// The storage that the nodes of a pool run with, as JSON: on their pod set and on their claims.
 pub const STORAGE_ANNOTATION: &str = "strimzi.io/storage";
+/// On a claim: the id of the cluster whose data it holds. It outlives the `Kafka` resource, and labels that somebody took off.
+pub const CLUSTER_ID_ANNOTATION: &str = "karst.io/cluster-id";
 /// The Kafka version a pod or pod set runs.
 pub const KAFKA_VERSION_ANNOTATION: &str = "strimzi.io/kafka-version";
 /// Whether a claim goes with its node.
@@ -102,6 +104,9 @@ pub const OPERATOR_KEY: &str = "cluster-operator.key";
 pub const CLUSTER_TRUST: &str = "cluster-ca.crt";
 /// The certificates of the clients' authority, in [`trust_secret`].
 pub const CLIENTS_TRUST: &str = "clients-ca.crt";
+
+/// The name of the pool that stands for a cluster without pools.
+pub(crate) const VIRTUAL_POOL: &str = "kafka";
 
 /// The longest name a pod can have: it is also its host name and a label.
 pub const LONGEST_NAME: usize = 63;
@@ -244,6 +249,12 @@ impl ClusterKey {
     }
 }
 
+/// The cluster that a pool's selector names.
+pub(crate) fn cluster_of_selector(selector: Option<&str>) -> Option<&str> {
+    let mut pairs = selector?.split(',').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| *key == CLUSTER_LABEL).map(|(_, cluster)| cluster)
+}
+
 /// The Secret with the operator's own certificate.
 pub fn operator_secret(cluster: &str) -> String {
     [cluster, "-cluster-operator-certs"].concat()
@@ -257,6 +268,32 @@ pub fn trust_secret(cluster: &str) -> String {
 /// The Secret with the certificates that users brought for listeners.
 pub fn listeners_secret(cluster: &str) -> String {
     [cluster, "-kafka-listener-certs"].concat()
+}
+
+/// Annotations of the `Kafka` resource that decide what is safe. No generation tells that one of them changed.
+const SAFETY_OF_KAFKA: &[&str] = &[
+    PAUSE_ANNOTATION,
+    SKIP_CHECK_ANNOTATION,
+    ALLOW_LOSS_ANNOTATION,
+    RESTORE_ANNOTATION,
+    MIGRATION_ANNOTATION,
+    NODE_POOLS_ANNOTATION,
+];
+/// The same, of a pool.
+const SAFETY_OF_POOL: &[&str] = &[NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION];
+
+/// What the annotations of a `Kafka` resource say that decide what is safe.
+pub fn safety_of_kafka(annotations: Option<&BTreeMap<String, String>>) -> Vec<Option<&String>> {
+    said(SAFETY_OF_KAFKA, annotations)
+}
+
+/// The same, of a pool.
+pub fn safety_of_pool(annotations: Option<&BTreeMap<String, String>>) -> Vec<Option<&String>> {
+    said(SAFETY_OF_POOL, annotations)
+}
+
+fn said<'a>(keys: &[&str], annotations: Option<&'a BTreeMap<String, String>>) -> Vec<Option<&'a String>> {
+    keys.iter().map(|key| annotations.and_then(|all| all.get(*key))).collect()
 }
 
 /// Is an annotation set to true? As Strimzi reads it: only "true" counts, in any case.
@@ -318,6 +355,28 @@ mod tests {
         let key = ClusterKey { namespace: "n".into(), name };
         assert!(key.labels().values().all(|value| value.len() <= LONGEST_NAME || value.ends_with("-kafka")));
         assert_eq!(label_value("abc-_."), "abc");
+    }
+
+    #[test]
+    fn an_annotation_that_decides_what_is_safe_is_seen_to_change() {
+        let with = |key: &str, value: &str| Some(BTreeMap::from([(key.to_owned(), value.to_owned())]));
+        let kafka = |all: Option<BTreeMap<String, String>>| format!("{:?}", safety_of_kafka(all.as_ref()));
+        for key in [
+            PAUSE_ANNOTATION,
+            SKIP_CHECK_ANNOTATION,
+            ALLOW_LOSS_ANNOTATION,
+            RESTORE_ANNOTATION,
+            MIGRATION_ANNOTATION,
+            NODE_POOLS_ANNOTATION,
+        ] {
+            assert_ne!(kafka(with(key, "true")), kafka(None), "{key}");
+            assert_ne!(kafka(with(key, "true")), kafka(with(key, "false")), "{key}");
+        }
+        assert_eq!(kafka(with("example.com/note", "true")), kafka(None));
+        let pool = |all: Option<BTreeMap<String, String>>| format!("{:?}", safety_of_pool(all.as_ref()));
+        for key in [NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION] {
+            assert_ne!(pool(with(key, "[1]")), pool(with(key, "[2]")), "{key}");
+        }
     }
 
     #[test]

@@ -533,6 +533,18 @@ pub enum Notice {
         /// The role.
         role: &'static str,
     },
+    /// An object of somebody else has the name of one that the cluster needs.
+    #[error(
+        "{object} belongs to {owner}, and Kafka '{cluster}' needs an object of this name: Karst neither writes nor deletes it, and pods that need it wait; delete or rename one of the two; or hand it over: take its owner references off and set the labels strimzi.io/cluster: {cluster} and strimzi.io/kind: Kafka; Karst looks again every minute"
+    )]
+    ForeignObject {
+        /// Its kind and name.
+        object: String,
+        /// Whose it is.
+        owner: String,
+        /// The cluster.
+        cluster: String,
+    },
 }
 
 impl Notice {
@@ -550,6 +562,7 @@ impl Notice {
             Self::ListenerAwaitsAddress { .. } => "ListenerAwaitsAddress",
             Self::ListenerServiceRefused { .. } => "ListenerServiceRefused",
             Self::Refused { .. } => "KubernetesRefused",
+            Self::ForeignObject { .. } => "ForeignObject",
             Self::NodeAddressType { .. } => "NodeAddressUnknown",
             Self::ListenerBrokersUnknown { .. } => "ListenerBrokersUnknown",
             Self::OwnCertificate { .. } => "ListenerCertificateUnusable",
@@ -614,6 +627,7 @@ impl Notice {
             Self::SettingNotTaken { .. }
                 | Self::ListenerServiceRefused { .. }
                 | Self::Refused { .. }
+                | Self::ForeignObject { .. }
                 | Self::GrowthRefused { .. }
                 | Self::QuorumChangeFailed { .. }
                 | Self::MetadataFailed { .. }

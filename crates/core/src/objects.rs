@@ -25,8 +25,8 @@ use crate::ids::ClusterId;
 use crate::listeners::address::{self, Served};
 use crate::listeners::{ClientListener, Reach};
 use crate::names::{
-    ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DISK_ANNOTATION, RESTORED_POD_ANNOTATION,
-    SETTINGS_IN_KAFKA_ANNOTATION,
+    ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DISK_ANNOTATION, POD_NAME_LABEL,
+    POOL_LABEL, RESTORED_POD_ANNOTATION, SETTINGS_IN_KAFKA_ANNOTATION, node_of_pod,
 };
 use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
 use crate::references::Wish;
@@ -35,7 +35,7 @@ use crate::sheet::{self, Common, Known, Outcome, Own};
 use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
 use crate::world::{ClaimView, Meta, World};
-use crate::{anew, certificates, dynamic, fences, logging, metrics, unproven};
+use crate::{anew, certificates, claim_memory, dynamic, fences, logging, metrics, strangers, unproven};
 
 /// An object to be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,6 +113,11 @@ impl Object {
             Self::Claim(_) => world.claims.get(name).map(|seen| (&seen.meta, None)),
             Self::PodSet(_) => world.pod_sets.get(name).map(|seen| (&seen.meta, seen.digest)),
         }
+    }
+
+    /// Who the object is that exists already, if one does.
+    pub(crate) fn seen_meta<'a>(&self, world: &'a World) -> Option<&'a Meta> {
+        self.seen(world).map(|(meta, _)| meta)
     }
 
     /// The fingerprint of what Karst sets in it besides metadata. Of a claim that exists only the metadata is looked at: most of
@@ -312,6 +317,7 @@ impl Render<'_> {
         sheet::remembering(&common, &self.world.settings, |known| {
             let shared = known.shared(&common, told)?.iter();
             let missing = shared.filter(|(object, digest)| !object.is_seen(*digest, self.world));
+            let missing = missing.filter(|(object, _)| !strangers::is_hidden(self.world, object));
             Ok(missing.map(|(object, _)| object.clone()).collect())
         })
     }
@@ -321,6 +327,7 @@ impl Render<'_> {
         let common = self.common();
         sheet::remembering(&common, &self.world.settings, |known| {
             let mut objects = Vec::new();
+            let needy = strangers::Needy::of(self.world);
             for pool in &self.cluster.pools {
                 let nodes = pool.nodes.iter().map(|id| Node { id: *id, pool });
                 let nodes: Vec<_> = nodes.filter(|node| self.can_run(*node)).collect();
@@ -337,9 +344,13 @@ impl Render<'_> {
                         .extend(claims.filter_map(|(disk, meta)| self.claim(disk, meta)).map(Object::Claim));
                 }
                 if !pool.ids.is_empty() {
+                    let nodes: Vec<_> =
+                        nodes.into_iter().filter(|node| self.may_be_listed(*node, &needy)).collect();
                     objects.extend(self.pod_set_to_write(&common, pool, &nodes, known)?);
                 }
             }
+            objects.extend(self.claims_left(&common));
+            objects.retain(|object| !strangers::is_hidden(self.world, object));
             Ok(objects)
         })
     }
@@ -365,6 +376,32 @@ impl Render<'_> {
             }
         }
         missing
+    }
+
+    /// Claims of nodes that go or are gone, and that say otherwise than the user whether they go, too. One that is to be kept must
+    /// not go with the `Kafka` resource either. One that was kept when its node went stays kept, whatever is said later.
+    fn claims_left(&self, common: &Common<'_>) -> Vec<Object> {
+        let world = self.world;
+        let left = world.claims.values().filter(|claim| !claim.meta.deleting).filter_map(|claim| {
+            let (labels, name) = (&claim.meta.labels, &claim.meta.name);
+            let (pool, pod) = (labels.get(POOL_LABEL)?, labels.get(POD_NAME_LABEL)?);
+            let pool = self.cluster.pools.iter().find(|one| one.name == *pool)?;
+            let node = Node { id: node_of_pod(pod)?, pool };
+            // Nodes are in the order of their ids.
+            if pool.nodes.binary_search(&node.id).is_ok() || self.cluster.pod_name(node) != *pod {
+                return None;
+            }
+            let disk = if claim_memory::is_to_be_released(world, &claim.meta) {
+                claim_memory::kept_disk(name, pod)?
+            } else {
+                let mut disks = pool.storage.disks().iter().filter(|_| pool.ids.contains(&node.id));
+                disks.find(|disk| disk.claim_name(pod).as_ref() == Some(name))?.clone()
+            };
+            let meta = sheet::claim_meta(common, node, &disk)?;
+            let wanted = self.claim(&disk, meta).filter(|wanted| !is_in(&wanted.metadata, &claim.meta))?;
+            Some(Object::Claim(wanted))
+        });
+        left.collect()
     }
 
     /// The pod set of a pool, unless it is as it should be.
@@ -427,11 +464,21 @@ impl Render<'_> {
     /// is never taken away for that, nor one that was asked for before: its pod may only not have been seen.
     fn can_run(&self, node: Node<'_>) -> bool {
         let pod = self.cluster.pod_name(node);
-        let set = self.world.pod_sets.get(&self.cluster.key.pod_set(&node.pool.name));
-        self.world.pods.contains_key(&pod)
-            || set.is_some_and(|set| set.pods.contains_key(&pod))
+        self.is_listed(node)
             || (certificates::has_secrets(self.world, &pod, self.cluster.asks_for_certificates())
                 && address::may_start(self.world, self.cluster, node).is_ok())
+    }
+
+    /// Does the node's pod run, or was it asked for before?
+    fn is_listed(&self, node: Node<'_>) -> bool {
+        let pod = self.cluster.pod_name(node);
+        let set = self.world.pod_sets.get(&self.cluster.key.pod_set(&node.pool.name));
+        self.world.pods.contains_key(&pod) || set.is_some_and(|set| set.pods.contains_key(&pod))
+    }
+
+    /// A node whose settings or disks are somebody else's is not made. One that runs is not taken away for that.
+    fn may_be_listed(&self, node: Node<'_>, needy: &strangers::Needy) -> bool {
+        needy.may_start(&self.cluster.pod_name(node)) || self.is_listed(node)
     }
 
     /// What a node logs.

@@ -32,7 +32,7 @@ pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Re
 use crate::world::{Answer, Trouble, World};
 use crate::{
     anew, claims, completion, config, ignored, membership, migration, own_certificates, pods, rack,
-    registration, removals, resolve, restoration, rolling, settings, upgrade,
+    registration, removals, resolve, restoration, rolling, settings, strangers, upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -82,6 +82,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     let (partitions_of, asks_quorum) = (resolved.partitions_of, resolved.asks_quorum);
     let (log_dirs_of, to_move) = (resolved.log_dirs_of, resolved.to_move);
     let moves = !resolved.moving.is_empty();
+    plan.look_soon(strangers::look_again(world));
     plan.look_soon(resolved.awaits_commit.then_some(LOOK_AFTER_DEEDS));
 
     // Certificates, whatever is wrong with the rest.
@@ -302,6 +303,7 @@ fn other_operator(world: &World) -> Option<Problem> {
 
 fn notices(world: &World, cluster: Option<&Cluster>) -> Vec<Notice> {
     let mut notices = Vec::new();
+    notices.extend(strangers::notices(world));
     notices.extend(world.refusals.iter().map(|what| Notice::Refused { what: what.clone() }));
     notices.extend(ignored::of_kafka(&world.kafka));
     notices.extend(world.pools.iter().filter_map(|(name, pool)| ignored::of_pool(name, pool)));
@@ -384,7 +386,7 @@ fn missing_facts(world: &World, cluster: &Cluster, identity: &Identity) -> Vec<F
     told.filter(|(_, status)| status.cluster_id.is_none())
         .map(|(pool, _)| Fact::PoolCluster {
             pool: pool.name.clone(),
-            status: json!({ "clusterId": identity.cluster_id }),
+            status: json!({ "clusterId": identity.cluster_id, "labelSelector": world.key.pool_selector_text(&pool.name) }),
         })
         .collect()
 }
@@ -579,7 +581,8 @@ fn roll(plan: &mut Plan, world: &World, roll: Roll) {
     ask_partitions(&mut plan.questions, world, roll.partitions_of);
     plan.questions.ask_log_dirs(roll.log_dirs_of, || world.serving_brokers());
     plan.questions.launchers.extend(roll.launchers);
-    plan.restarts = roll.restarts;
+    let needy = strangers::Needy::of(world);
+    plan.restarts = roll.restarts.into_iter().filter(|restart| needy.may_restart(&restart.pod)).collect();
     if plan.change().is_some() {
         plan.restarts
             .retain(|restart| world.pods.get(&restart.pod).is_some_and(|pod| !pod.runs_controller()));

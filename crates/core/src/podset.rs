@@ -47,6 +47,16 @@ pub enum PodAction {
 }
 
 impl PodAction {
+    /// The pod that it is about.
+    pub fn pod(&self) -> &str {
+        match self {
+            Self::Create { name, .. }
+            | Self::Adopt { name, .. }
+            | Self::Remove { name, .. }
+            | Self::Replace { name, .. } => name,
+        }
+    }
+
     /// Does it make a pod?
     pub fn is_creation(&self) -> bool {
         matches!(self, Self::Create { .. })

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use karst_api as api;
 
+use crate::claim_memory;
 use crate::cluster::{Pool, Roles};
 use crate::departed;
 use crate::health;
 use crate::identity;
 use crate::ids::NodeId;
-use crate::names::{self, NODE_POOLS_ANNOTATION, POD_NAME_LABEL, STORAGE_ANNOTATION};
+use crate::names::{self, NODE_POOLS_ANNOTATION, POD_NAME_LABEL, STORAGE_ANNOTATION, VIRTUAL_POOL};
 use crate::nodes::{self, Checked};
 use crate::notice::Notice;
 use crate::problem::Problem;
@@ -27,9 +28,6 @@ use crate::world::{PodSetView, World};
 /// operator and of all clusters with it.
 const MOST_REPLICAS: usize = 10_000;
 
-/// The name of the pool that stands for a cluster without pools.
-const VIRTUAL_POOL: &str = "kafka";
-
 /// A pool as it was asked for, real or virtual.
 struct Wanted<'a> {
     name: &'a str,
@@ -45,7 +43,7 @@ struct Wanted<'a> {
 }
 
 /// Are the pools that make up the cluster `KafkaNodePool` resources?
-fn uses_pools(kafka: &api::Kafka) -> bool {
+pub(crate) fn uses_pools(kafka: &api::Kafka) -> bool {
     match kafka.metadata.annotations.as_ref().and_then(|all| all.get(NODE_POOLS_ANNOTATION)) {
         Some(value) => value == "enabled",
         None => kafka.spec.kafka.replicas.is_none(),
@@ -289,42 +287,52 @@ fn resource_problems(resources: Option<&api::ResourceRequirements>) -> Vec<Probl
 }
 
 fn cluster_id_problem(world: &World, wanted: &Wanted<'_>) -> Option<Problem> {
-    let expected = world.kafka.status.as_ref()?.cluster_id.as_ref()?;
     let found = wanted.status?.cluster_id.as_ref()?;
-    (found != expected).then(|| Problem::ForeignPool {
-        pool: wanted.name.to_owned(),
-        found: found.clone(),
-        expected: expected.clone(),
-    })
+    let (pool, found) = (wanted.name.to_owned(), found.clone());
+    let Some(expected) = world.kafka.status.as_ref().and_then(|status| status.cluster_id.as_ref()) else {
+        let is_its = identity::id_of_pool(world, wanted.name, wanted.resource?).is_some();
+        let last = names::cluster_of_selector(wanted.status?.label_selector.as_deref()).map(str::to_owned);
+        return (!is_its).then_some(Problem::RelabelledPool { pool, found, last });
+    };
+    (found != *expected).then(|| Problem::ForeignPool { pool, found, expected: expected.clone() })
 }
 
-/// What is possible of the storage that was asked for. The pod set remembers what nodes run with.
+/// What is possible of the storage that was asked for.
 fn held_storage(
     world: &World,
     wanted: &Wanted<'_>,
     roles: Option<Roles>,
     resolved: &mut Resolved,
 ) -> api::Storage {
-    let set = running(world, wanted.name);
-    let kept = set.and_then(|set| set.meta.annotations.get(STORAGE_ANNOTATION));
-    let kept: Option<api::Storage> = kept.and_then(|text| serde_json::from_str(text).ok());
-    let (Some(set), Some(kept)) = (set, kept) else { return wanted.storage.clone() };
-    let (field, nodes) = (wanted.storage_field, pod_ids(set).collect());
+    let Some((nodes, kept)) = kept_storage(world, wanted) else { return wanted.storage.clone() };
+    let field = wanted.storage_field;
     let running = storage_change::Running { world, pool: wanted.name, field, roles, nodes, kept: &kept };
     let settled = storage_change::settle(&running, wanted.storage);
     resolved.notices.extend(settled.notices);
     resolved.log_dirs_of.extend(settled.log_dirs_of);
-    settled.storage
+    claim_memory::with_what_is_said(settled.storage, wanted.storage)
+}
+
+/// The storage that a pool's nodes run with, and those nodes. The pod set tells. Where it was lost, with what it remembered, the
+/// claims tell: nodes would start on empty or wrong directories otherwise.
+fn kept_storage(world: &World, wanted: &Wanted<'_>) -> Option<(Vec<NodeId>, api::Storage)> {
+    let of_set = |set: &PodSetView| {
+        let kept = serde_json::from_str(set.meta.annotations.get(STORAGE_ANNOTATION)?).ok()?;
+        Some((pod_ids(set).collect(), kept))
+    };
+    running(world, wanted.name).and_then(of_set).or_else(|| {
+        let nodes = current_ids(world, wanted);
+        let kept = claim_memory::storage(world, wanted.name, &nodes, wanted.storage)?;
+        Some((nodes, kept))
+    })
 }
 
 /// Has the cluster a quorum that must not be changed by accident? Also when only what is left of it shows that.
 pub(crate) fn quorum_is_formed(world: &World) -> bool {
     let status = world.kafka.status.as_ref();
-    let is_remembered = world
-        .pools
-        .values()
-        .any(|pool| pool.status.as_ref().is_some_and(|status| status.cluster_id.is_some()))
-        || status.is_some_and(|status| status.cluster_id.is_some());
+    let is_remembered =
+        world.pools.iter().any(|(name, pool)| identity::id_of_pool(world, name, pool).is_some())
+            || status.is_some_and(|status| status.cluster_id.is_some());
     let is_known = status.is_some_and(|status| status.initial_controllers.is_some());
     is_known || (is_remembered && identity::has_remains(world))
 }

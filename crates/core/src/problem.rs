@@ -332,6 +332,30 @@ pub enum Problem {
         /// The pools.
         pools: String,
     },
+    /// A pool that worked for another cluster, labelled as that of a new one.
+    #[error(
+        "status.clusterId of pool '{pool}' is {found}, and nothing shows that this is the id of the cluster that the pool is labelled for: it was a pool of {}; set its label strimzi.io/cluster back, or delete the pool and create a new one", last.as_ref().map_or_else(|| "another Kafka cluster".to_owned(), |last| format!("Kafka '{last}'"))
+    )]
+    RelabelledPool {
+        /// The pool.
+        pool: String,
+        /// The id it has.
+        found: String,
+        /// The cluster that it worked for.
+        last: Option<String>,
+    },
+    /// Nobody knows whether the version that is asked for can read what newer nodes wrote.
+    #[error(
+        "spec.kafka.version is {asked}, and {runs}: {why}; nothing is changed before; set spec.kafka.version to a version that can read what is there"
+    )]
+    VersionUnsafe {
+        /// What was asked for.
+        asked: &'static str,
+        /// What runs.
+        runs: String,
+        /// What is in the way.
+        why: String,
+    },
 }
 
 impl Problem {
@@ -353,7 +377,10 @@ impl Problem {
             Self::MoreDisks { .. } | Self::ClusterIdGone | Self::InitialControllers { .. } => {
                 "IdentityUnknown"
             }
-            Self::ForeignPool { .. } | Self::PoolsDisagree { .. } => "ClusterIdMismatch",
+            Self::ForeignPool { .. } | Self::RelabelledPool { .. } | Self::PoolsDisagree { .. } => {
+                "ClusterIdMismatch"
+            }
+            Self::VersionUnsafe { .. } => "VersionHeld",
             Self::AuthorityUnusable { .. } => "CertificateAuthorityUnusable",
             _ => "InvalidResource",
         }

@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::claim_memory::{is_disposable, is_to_be_released};
 use crate::cluster::{Cluster, Pool};
 use crate::ids::NodeId;
 use crate::listeners::Reach;
-use crate::names::{
-    DELETE_CLAIM_ANNOTATION, LISTENER_LABEL, POD_NAME_LABEL, POOL_FINALIZER, POOL_LABEL, node_of_pod,
-};
+use crate::names::{LISTENER_LABEL, POD_NAME_LABEL, POOL_FINALIZER, POOL_LABEL, node_of_pod};
 use crate::plan::{Protection, Removal, Seen};
 use crate::problem::Problem;
+use crate::strangers;
 use crate::world::{Meta, World};
 
 /// The objects that are no longer wanted.
@@ -38,7 +38,8 @@ pub(crate) fn of(world: &World, cluster: &Cluster, refused: &BTreeMap<String, Ve
         .values()
         .filter(|secret| is_left(&secret.meta))
         .map(|secret| Removal::Secret(Seen::of(&secret.meta)));
-    let claims = world.claims.values().filter(|claim| is_left(&claim.meta) && is_disposable(&claim.meta));
+    let claims =
+        world.claims.values().filter(|claim| is_left(&claim.meta) && is_disposable(world, &claim.meta));
     let claims = claims.filter_map(|claim| {
         let pod = claim.meta.labels.get(POD_NAME_LABEL)?.clone();
         Some(Removal::Claim { claim: Seen::of(&claim.meta), pod })
@@ -51,7 +52,8 @@ pub(crate) fn of(world: &World, cluster: &Cluster, refused: &BTreeMap<String, Ve
         .filter(|set| set.pods.is_empty() && !set.meta.deleting)
         .map(|set| Removal::PodSet(Seen::of(&set.meta)));
     let services = services(world, cluster, is_left);
-    maps.chain(secrets).chain(claims).chain(volumes).chain(sets).chain(services).collect()
+    let all = maps.chain(secrets).chain(claims).chain(volumes).chain(sets).chain(services);
+    all.filter(|removal| !strangers::is_theirs(world, removal)).collect()
 }
 
 /// Services of listeners that are no longer asked for, and of brokers that are gone. Others are not ours to remove.
@@ -94,7 +96,7 @@ fn removed_volumes(world: &World, pool: &Pool) -> Vec<Removal> {
         };
         let gone = world.claims.values().filter(|claim| {
             let meta = &claim.meta;
-            is_volume_of(meta, &name) && is_disposable(meta) && !meta.deleting && !has(&meta.name)
+            is_volume_of(meta, &name) && is_disposable(world, meta) && !meta.deleting && !has(&meta.name)
         });
         gone.map(|claim| Removal::Claim { claim: Seen::of(&claim.meta), pod: name.clone() }).collect()
     };
@@ -106,11 +108,6 @@ fn is_volume_of(claim: &Meta, pod: &str) -> bool {
     let volume = || claim.name.strip_prefix("data-")?.strip_suffix(pod)?.strip_suffix('-');
     claim.labels.get(POD_NAME_LABEL).is_some_and(|label| label == pod)
         && volume().is_some_and(|id| id.parse::<i32>().is_ok())
-}
-
-/// The user said that this claim goes with its node.
-fn is_disposable(claim: &Meta) -> bool {
-    claim.annotations.get(DELETE_CLAIM_ANNOTATION).is_some_and(|value| value == "true")
 }
 
 /// Which pools are to be protected from now on, and which no longer.
@@ -147,17 +144,21 @@ pub(crate) fn is_protected(pool: &ObjectMeta) -> bool {
     pool.finalizers.iter().flatten().any(|finalizer| finalizer == POOL_FINALIZER)
 }
 
-/// Is anything left of a pool's nodes that is still to be deleted? Whoever comes after the pool would not know whose it is.
+/// Is anything left of a pool's nodes that is still to be deleted, or to be saved from that? Whoever comes after the pool would
+/// not know whose it is.
 fn has_remains(world: &World, pool: &str) -> bool {
     let is_its = |meta: &Meta| {
-        let is_of_node = meta.labels.contains_key(POD_NAME_LABEL) && !meta.deleting;
+        let is_theirs = strangers::controller(world, meta).is_some();
+        let is_of_node = meta.labels.contains_key(POD_NAME_LABEL) && !meta.deleting && !is_theirs;
         is_of_node && meta.labels.get(POOL_LABEL).is_some_and(|name| name == pool)
     };
+    let is_open = |claim: &Meta| is_disposable(world, claim) || is_to_be_released(world, claim);
     world.config_maps.values().any(|map| is_its(&map.meta))
         || world.secrets.values().any(|secret| is_its(&secret.meta))
-        || world.claims.values().any(|claim| is_its(&claim.meta) && is_disposable(&claim.meta))
+        || world.claims.values().any(|claim| is_its(&claim.meta) && is_open(&claim.meta))
 }
 
 fn has_pod_set(world: &World, pool: &str) -> bool {
-    world.pod_sets.contains_key(&world.key.pod_set(pool))
+    let set = world.pod_sets.get(&world.key.pod_set(pool));
+    set.is_some_and(|set| strangers::controller(world, &set.meta).is_none())
 }

@@ -58,7 +58,7 @@ pub fn resolve(world: &World) -> Resolved {
     if let Some(asked) = asked {
         check_metadata(spec, asked, &mut resolved.problems);
     }
-    let version = asked.map(|asked| upgrade::held(world, asked, &mut resolved.notices));
+    let version = asked.map(|asked| upgrade::held(world, asked, &mut resolved));
     let metadata_version = version.and_then(|version| upgrade::wanted_metadata(spec, version));
     if let Some(version) = version {
         resolved.problems.extend(settings::problems(spec.config.as_ref(), version));

@@ -20,7 +20,10 @@ use crate::config;
 use crate::digest::Digest;
 use crate::ids::{ClusterId, NodeId};
 use crate::listeners::address::{Advertised, Served};
-use crate::names::{DELETE_CLAIM_ANNOTATION, KAFKA_VERSION_ANNOTATION, POD_NAME_LABEL, STORAGE_ANNOTATION};
+use crate::names::{
+    CLUSTER_ID_ANNOTATION, DELETE_CLAIM_ANNOTATION, KAFKA_VERSION_ANNOTATION, POD_NAME_LABEL,
+    STORAGE_ANNOTATION,
+};
 use crate::objects::{self, Object, config_digest, digest_of_set, is_in};
 use crate::properties::Properties;
 use crate::quorum::{InitialControllers, Kind, StorageFormat};
@@ -207,11 +210,18 @@ impl<'a> Sheet<'a> {
     }
 }
 
-fn claim_meta(common: &Common<'_>, node: Node<'_>, disk: &Disk) -> Option<ObjectMeta> {
+/// Who a claim is. What its node runs with, and whose data it is, is written on it: it stays when all else is lost.
+pub(crate) fn claim_meta(common: &Common<'_>, node: Node<'_>, disk: &Disk) -> Option<ObjectMeta> {
     let Medium::Claim { delete, .. } = &disk.medium else { return None };
     let name = disk.claim_name(&common.cluster.pod_name(node))?;
     let mut meta = node_meta(common.cluster, node, name, common.owner.clone());
-    meta.annotations = Some([(DELETE_CLAIM_ANNOTATION.to_owned(), delete.to_string())].into());
+    let annotations = [
+        (DELETE_CLAIM_ANNOTATION, Some(delete.to_string())),
+        (STORAGE_ANNOTATION, serde_json::to_string(&node.pool.storage_written).ok()),
+        (CLUSTER_ID_ANNOTATION, common.cluster_id.map(ToString::to_string)),
+    ];
+    let known = annotations.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    meta.annotations = Some(known.collect());
     if !delete {
         // Data that is to outlive the cluster must not go with its owner.
         meta.owner_references = None;

@@ -324,7 +324,10 @@ pub fn of_pool(
     }
     if let Some(ids) = &status.node_ids {
         status.replicas = i32::try_from(ids.len()).ok();
-        status.label_selector = Some(key.pool_selector_text(name));
+        // It is written with the id, too, and stays: of a pool that is labelled over the id would be taken for that of this cluster.
+        if status.cluster_id.is_none() {
+            status.label_selector = Some(key.pool_selector_text(name));
+        }
     }
     status
 }

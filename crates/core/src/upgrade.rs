@@ -3,7 +3,7 @@
 //! Binaries first, the metadata version last: what Kafka has written in a newer form an older Kafka cannot read, so a version
 //! that could not read what is there is refused before a single pod restarts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use karst_api as api;
 
@@ -12,6 +12,8 @@ use crate::health;
 use crate::ids::NodeId;
 use crate::names::KAFKA_VERSION_ANNOTATION;
 use crate::notice::Notice;
+use crate::problem::Problem;
+use crate::resolve::Resolved;
 use crate::steps::Deed;
 use crate::versions::{self, KafkaVersion};
 use crate::world::{PodView, World};
@@ -32,45 +34,95 @@ pub(crate) fn version_of(pod: &PodView) -> Option<&'static KafkaVersion> {
     versions::find(pod.meta.annotations.get(KAFKA_VERSION_ANNOTATION)?)
 }
 
-/// The versions that pods run, oldest first.
-fn running(world: &World) -> Vec<&'static KafkaVersion> {
-    let names: BTreeSet<&str> =
-        world.pods.values().filter_map(|pod| version_of(pod)).map(|known| known.version).collect();
-    versions::SUPPORTED.iter().filter(|known| names.contains(known.version)).collect()
+/// What the nodes run; where none does, what they are to run, or ran last.
+struct Running<'a> {
+    /// The newest version of the table.
+    newest: Option<&'static KafkaVersion>,
+    /// Versions that are not in the table, and are not known to be older than the one that is asked for.
+    unknown: BTreeSet<&'a str>,
 }
 
-/// The level of the metadata that is there, as Kafka says or as it said last.
-fn level(world: &World) -> Option<i16> {
+fn running<'a>(world: &'a World, asked: &KafkaVersion) -> Running<'a> {
+    let version = |annotations: &'a BTreeMap<String, String>| {
+        annotations.get(KAFKA_VERSION_ANNOTATION).map_or("unknown", String::as_str)
+    };
+    let pods = world.pods.values().map(|pod| version(&pod.meta.annotations));
+    let mut names: BTreeSet<&str> = pods.collect();
+    if names.is_empty() {
+        names = world.pod_sets.values().map(|set| version(&set.meta.annotations)).collect();
+    }
+    if names.is_empty() {
+        let status = world.kafka.status.as_ref();
+        names.extend(status.and_then(|status| status.kafka_version.as_deref()));
+    }
+    let newest = versions::SUPPORTED.iter().rfind(|known| names.contains(known.version));
+    let is_older = |name: &str| order(name).is_some_and(|order| order < asked.order());
+    let unknown = names.into_iter().filter(|name| versions::find(name).is_none() && !is_older(name));
+    Running { newest, unknown: unknown.collect() }
+}
+
+/// The numbers of a version that is not in the table.
+fn order(version: &str) -> Option<(u32, u32, u32)> {
+    let mut numbers = version.split('.').map(|number| number.parse::<u32>().ok());
+    Some((numbers.next()??, numbers.next()??, numbers.next()??))
+}
+
+/// The metadata version that is there, as Kafka says or as it said last. The level of one that is newer than the table may not be
+/// known.
+fn metadata_there(world: &World) -> Option<(String, Option<i16>)> {
     let told = world.answers.quorum.known().and_then(|quorum| quorum.metadata_level);
-    let name = world.kafka.status.as_ref().and_then(|status| status.kafka_metadata_version.as_deref());
-    told.or_else(|| versions::metadata_level(name?))
+    if let Some(level) = told {
+        return Some((versions::metadata_name(level), Some(level)));
+    }
+    let name = world.kafka.status.as_ref()?.kafka_metadata_version.clone()?;
+    // What has no name here was written down as its level.
+    let level = versions::metadata_level(&name).or_else(|| name.parse().ok());
+    Some((name, level))
+}
+
+/// Could the version that is asked for not read what is there? Says why. Features that are in use are known to all that runs, so
+/// they are looked at only when `may_be_older`.
+fn unreadable(world: &World, asked: &KafkaVersion, may_be_older: bool) -> Option<String> {
+    let most = || format!("Kafka {asked} understands {} (level {}) at most", asked.metadata, asked.level());
+    match metadata_there(world)? {
+        (name, Some(level)) if level > asked.level() => Some(format!(
+            "its metadata version is {name} (level {level}), and {}; set spec.kafka.metadataVersion to that or an older one first",
+            most()
+        )),
+        (name, None) => {
+            Some(format!("its metadata version is {name}, which is not known here, and {}", most()))
+        }
+        _ => may_be_older.then(|| features_beyond(world, asked)).flatten(),
+    }
 }
 
 /// The version that nodes are to run: the one that was asked for, unless it could not read what is there.
+///
+/// What is there counts, whatever pods run: they may be of a version that is not in the table, or not be there at all. What
+/// nodes run is kept then. Where that is not a version of the table it cannot be asked for, so the whole change is refused, and
+/// nothing that runs is touched. The same holds when nobody says what is there and pods may be newer than what is asked for.
 pub(crate) fn held(
     world: &World,
     asked: &'static KafkaVersion,
-    notices: &mut Vec<Notice>,
+    resolved: &mut Resolved,
 ) -> &'static KafkaVersion {
-    let running = running(world);
-    let Some(newest) = running.last().filter(|newest| newest.order() > asked.order()) else { return asked };
-    let why = match level(world) {
-        None => Some("Kafka has not said which metadata version it has".to_owned()),
-        Some(level) if level > asked.level() => Some(format!(
-            "its metadata version is {} (level {level}), and Kafka {asked} understands {} (level {}) at most; set spec.kafka.metadataVersion to that or an older one first",
-            versions::metadata_name(level),
-            asked.metadata,
-            asked.level(),
-        )),
-        Some(_) => features_beyond(world, asked),
-    };
-    match why {
-        None => asked,
-        Some(why) => {
-            notices.push(Notice::VersionHeld { asked: asked.version, kept: newest.version, why });
-            newest
-        }
+    let Running { newest, unknown } = running(world, asked);
+    let newer = newest.filter(|newest| newest.order() > asked.order());
+    let may_be_older = newer.is_some() || !unknown.is_empty();
+    let is_untold = may_be_older && metadata_there(world).is_none();
+    let untold = is_untold.then(|| "Kafka has not said which metadata version it has".to_owned());
+    let Some(why) = untold.or_else(|| unreadable(world, asked, may_be_older)) else { return asked };
+    if let Some(kept) = newer.filter(|_| unknown.is_empty()) {
+        resolved.notices.push(Notice::VersionHeld { asked: asked.version, kept: kept.version, why });
+        return kept;
     }
+    let runs: Vec<_> = unknown.iter().copied().chain(newest.map(|newest| newest.version)).collect();
+    let runs = match runs.as_slice() {
+        [] => "no node runs".to_owned(),
+        runs => format!("the nodes run Kafka {}", runs.join(" and ")),
+    };
+    resolved.problems.push(Problem::VersionUnsafe { asked: asked.version, runs, why });
+    asked
 }
 
 /// Other features that are in use and that a version does not know.

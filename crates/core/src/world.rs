@@ -36,10 +36,23 @@ pub struct Meta {
     pub annotations: BTreeMap<String, String>,
     /// The uids of its owners.
     pub owners: Vec<String>,
+    /// Who controls it, if that is told and no pod set.
+    pub controller: Option<Box<Controller>>,
     /// When it was made.
     pub created: Option<Timestamp>,
     /// Was its deletion asked for?
     pub deleting: bool,
+}
+
+/// Who controls an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Controller {
+    /// What it is.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Which one.
+    pub uid: String,
 }
 
 impl Meta {
@@ -439,6 +452,15 @@ pub struct RefusedGrowth {
     pub until: Timestamp,
 }
 
+/// An object of somebody else that was found in place of one that the cluster needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stranger {
+    /// Whose it is.
+    pub owner: String,
+    /// Not to be looked at again before.
+    pub until: Timestamp,
+}
+
 /// A service of a listener that Kubernetes did not take when it was last written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedService {
@@ -523,6 +545,8 @@ pub struct World {
     pub refused_growth: BTreeMap<String, RefusedGrowth>,
     /// What else Kubernetes refused, in its own words.
     pub refusals: BTreeSet<String>,
+    /// Objects of others in place of the cluster's, by kind and name.
+    pub strangers: BTreeMap<String, Stranger>,
     /// Services of listeners that Kubernetes refused, by name.
     pub refused_services: BTreeMap<String, RefusedService>,
     /// Secrets of users that the resource names. One that is not here was not read yet.

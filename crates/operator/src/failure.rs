@@ -38,11 +38,14 @@ pub(crate) enum Failure {
         /// Why it was not.
         source: karst_certs::Error,
     },
-    /// A Secret of this name exists, and is not marked as the cluster's.
-    #[error(
-        "Secret {0} exists, but not with the labels strimzi.io/kind and strimzi.io/cluster of this cluster; add them if it belongs to it, or delete or rename it"
-    )]
-    Unlabelled(String),
+    /// An object of somebody else has the name.
+    #[error("{object} belongs to {owner}, and is left as it is")]
+    Foreign {
+        /// Its kind and name.
+        object: String,
+        /// Whose it is.
+        owner: String,
+    },
     /// Another replica leads.
     #[error("this replica does not lead any more")]
     NotLeader,
@@ -71,8 +74,16 @@ impl Failure {
         matches!(&**source, kube::Error::Api(status) if matches!(status.code, 400 | 403 | 422))
     }
 
+    /// Is it because of an object of somebody else?
+    pub(crate) fn is_foreign(&self) -> bool {
+        matches!(self, Self::Foreign { .. })
+    }
+
     /// Will it not be done now, for whatever reason but that somebody else was faster? A service may hang on what is not ours.
     pub(crate) fn is_unwillingness(&self) -> bool {
+        if let Self::Foreign { .. } = self {
+            return true;
+        }
         let Self::Api { source, .. } = self else { return false };
         self.is_refusal() || matches!(&**source, kube::Error::Api(status) if status.code >= 500)
     }

@@ -17,10 +17,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::claims::Growth;
 use karst_core::names::{
-    CLUSTER_LABEL, ClusterKey, KIND_LABEL, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, RESTORE_ANNOTATION,
+    CLUSTER_LABEL, ClusterKey, KIND_LABEL, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, safety_of_kafka,
+    safety_of_pool,
 };
 use karst_core::objects::Object;
 use karst_core::plan::{Mark, Protection};
+use karst_core::strangers;
 use karst_core::world::World;
 use kube::api::{ListParams, ObjectList, PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client, Resource};
@@ -98,7 +100,7 @@ impl Hands {
         {
             return vec![failure];
         }
-        self.write_together(&world.key, objects).await
+        self.write_together(world, objects).await
     }
 
     /// What is hard to undo is done only for what users want now, and for the nodes that are durable now. The cache may lag behind,
@@ -109,7 +111,8 @@ impl Hands {
         let kafka =
             self.call(&format!("could not look at Kafka {}", key.name), kafkas.get_opt(&key.name)).await?;
         let pools = self.live_pools(key).await?;
-        let kafka_is_same = kafka.is_some_and(|live| wish(&live.metadata) == wish(&world.kafka.metadata));
+        let kafka_is_same =
+            kafka.is_some_and(|live| wish_of_kafka(&live.metadata) == wish_of_kafka(&world.kafka.metadata));
         let seen = world.pools.values().map(|pool| nodes_of(pool));
         if kafka_is_same && pools.iter().map(nodes_of).collect::<BTreeSet<_>>() == seen.collect() {
             return Ok(());
@@ -160,9 +163,9 @@ impl Hands {
         self.call("could not look at the pools", pools.list(&of_cluster)).await
     }
 
-    async fn write_together(&self, key: &ClusterKey, objects: Vec<Object>) -> Vec<Failure> {
+    async fn write_together(&self, world: &World, objects: Vec<Object>) -> Vec<Failure> {
         futures::stream::iter(objects)
-            .map(|object| async move { self.write_one(&key.namespace, &object).await })
+            .map(|object| async move { self.write_one(world, &object).await })
             .buffer_unordered(AT_ONCE)
             .filter_map(async |result| result.err())
             .collect()
@@ -172,12 +175,12 @@ impl Hands {
     /// Writes objects of which none waits for another, and says of each what became of it.
     pub(crate) async fn write_each(
         &self,
-        key: &ClusterKey,
+        world: &World,
         objects: Vec<Object>,
     ) -> Vec<(Object, Result<(), Failure>)> {
         futures::stream::iter(objects)
             .map(|object| async move {
-                let outcome = self.write_one(&key.namespace, &object).await;
+                let outcome = self.write_one(world, &object).await;
                 (object, outcome)
             })
             .buffer_unordered(AT_ONCE)
@@ -185,15 +188,18 @@ impl Hands {
             .await
     }
 
-    async fn write_one(&self, namespace: &str, object: &Object) -> Result<(), Failure> {
+    async fn write_one(&self, world: &World, object: &Object) -> Result<(), Failure> {
+        if let Some(owner) = strangers::owner_of_seen(world, object) {
+            return Err(Failure::Foreign { object: object.describe(), owner });
+        }
         match object {
-            Object::ServiceAccount(account) => self.apply::<AccountWire, _>(namespace, object, account).await,
-            Object::Service(service) => self.apply::<ServiceWire, _>(namespace, object, service).await,
-            Object::ConfigMap(map) => self.apply::<ConfigMapWire, _>(namespace, object, map).await,
-            Object::Budget(budget) => self.apply::<BudgetWire, _>(namespace, object, budget).await,
-            Object::Policy(policy) => self.apply::<PolicyWire, _>(namespace, object, policy).await,
-            Object::PodSet(set) => self.apply::<StrimziPodSet, _>(namespace, object, set).await,
-            Object::Claim(claim) => self.apply::<ClaimWire, _>(namespace, object, claim).await,
+            Object::ServiceAccount(account) => self.apply::<AccountWire, _>(world, object, account).await,
+            Object::Service(service) => self.apply::<ServiceWire, _>(world, object, service).await,
+            Object::ConfigMap(map) => self.apply::<ConfigMapWire, _>(world, object, map).await,
+            Object::Budget(budget) => self.apply::<BudgetWire, _>(world, object, budget).await,
+            Object::Policy(policy) => self.apply::<PolicyWire, _>(world, object, policy).await,
+            Object::PodSet(set) => self.apply::<StrimziPodSet, _>(world, object, set).await,
+            Object::Claim(claim) => self.apply::<ClaimWire, _>(world, object, claim).await,
         }
     }
 
@@ -201,11 +207,12 @@ impl Hands {
     ///
     /// A new one is applied too, and not posted: what a POST sets belongs to another field manager, and would stay when it is
     /// no longer asked for.
-    async fn apply<K, B>(&self, namespace: &str, object: &Object, body: &B) -> Result<(), Failure>
+    async fn apply<K, B>(&self, world: &World, object: &Object, body: &B) -> Result<(), Failure>
     where
         K: Indexed,
         B: serde::Serialize,
     {
+        let namespace = &world.key.namespace;
         let render = |source| Failure::Render { what: object.describe(), source };
         let mut body = serde_json::to_value(body).map_err(render)?;
         let is_new = object.meta().resource_version.is_none();
@@ -214,7 +221,7 @@ impl Hands {
         }
         match self.patch::<K, _>(namespace, object, &Patch::Apply(&body)).await {
             Err(failure) if failure.is_conflict() => {
-                let live = self.look_again::<K>(namespace, object).await?;
+                let live = self.look_again::<K>(world, object).await?;
                 let Some(version) = live.filter(|_| is_new) else { return Err(failure) };
                 body["metadata"]["resourceVersion"] = json!(version);
                 self.patch::<K, _>(namespace, object, &Patch::Apply(&body)).await
@@ -223,22 +230,23 @@ impl Hands {
         }
     }
 
-    /// An object is not as it was seen. If it is the cluster's, the next decision sees it as it is. One that is not labelled as
-    /// the cluster's was never seen, and is taken over: returns its version.
+    /// An object is not as it was seen. If it is labelled as the cluster's, the next decision sees it as it is. One that is not was
+    /// never seen: it gets its labels back if it is the cluster's all the same (returns its version), and is left alone if it is
+    /// not.
     async fn look_again<K: Indexed>(
         &self,
-        namespace: &str,
+        world: &World,
         object: &Object,
     ) -> Result<Option<String>, Failure> {
         let name = object.meta().name.as_deref().unwrap_or_default();
-        let api = self.api::<K>(namespace);
+        let api = self.api::<K>(&world.key.namespace);
         let live = self.call(&format!("could not look at {}", object.describe()), api.get_opt(name)).await?;
-        Ok(live.and_then(|live| {
-            let is_ours = K::cluster(live.meta()) == K::cluster(object.meta());
-            let version = live.meta().resource_version.clone().filter(|_| !is_ours);
+        let Some(live) = live else { return Ok(None) };
+        let found = found(world, live.meta(), object.describe())?;
+        if found.is_none() {
             self.learn(live);
-            version
-        }))
+        }
+        Ok(found)
     }
 
     async fn patch<K, B>(&self, namespace: &str, object: &Object, patch: &Patch<B>) -> Result<(), Failure>
@@ -341,15 +349,33 @@ fn made_for(key: &ClusterKey) -> ListParams {
     ListParams::default().labels(&format!("{CLUSTER_LABEL}={},{KIND_LABEL}=Kafka", key.name))
 }
 
-/// Which resource it is, and which of its specs.
-fn wish(meta: &ObjectMeta) -> (Option<&String>, Option<i64>, bool, Option<&String>) {
-    let restored = meta.annotations.as_ref().and_then(|all| all.get(RESTORE_ANNOTATION));
-    (meta.uid.as_ref(), meta.generation, meta.deletion_timestamp.is_some(), restored)
+/// What an object is that was not seen, and has the name of one that is to be made: none, when it is labelled as the cluster's,
+/// or else the version of one that lost its labels. That of somebody else is a failure.
+fn found(world: &World, live: &ObjectMeta, object: String) -> Result<Option<String>, Failure> {
+    match strangers::owner(world, live) {
+        Some(owner) => Err(Failure::Foreign { object, owner }),
+        None if strangers::is_labelled(world, live) => Ok(None),
+        None => Ok(live.resource_version.clone()),
+    }
+}
+
+/// What is wanted of a resource: which one it is, which of its specs, whether it goes, and what its annotations say of safety.
+type Wish<'a> = (Option<&'a String>, Option<i64>, bool, Vec<Option<&'a String>>);
+
+fn wish<'a>(meta: &'a ObjectMeta, safety: Vec<Option<&'a String>>) -> Wish<'a> {
+    (meta.uid.as_ref(), meta.generation, meta.deletion_timestamp.is_some(), safety)
+}
+
+fn wish_of_kafka(meta: &ObjectMeta) -> Wish<'_> {
+    wish(meta, safety_of_kafka(meta.annotations.as_ref()))
 }
 
 /// What is wanted of a pool, and the nodes it has.
-fn nodes_of(pool: &KafkaNodePool) -> (Option<&String>, Option<i64>, bool, Option<&Vec<i32>>) {
-    let (uid, generation, is_going, _) = wish(pool.meta());
+fn nodes_of(pool: &KafkaNodePool) -> (Wish<'_>, Option<&Vec<i32>>) {
+    let meta = pool.meta();
     let nodes = pool.status.as_ref().and_then(|status| status.node_ids.as_ref());
-    (uid, generation, is_going, nodes)
+    (wish(meta, safety_of_pool(meta.annotations.as_ref())), nodes)
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ use karst_core::ids::Entropy;
 use karst_core::listeners;
 use karst_core::names::ClusterKey;
 use karst_core::notice::IDS_IGNORED;
+use karst_core::objects::Object;
 use karst_core::own_certificates;
 use karst_core::plan::{self, Deed, Fact, Plan, Protection};
 use karst_core::podset::{self, PodAction};
@@ -20,7 +21,8 @@ use karst_core::pools;
 use karst_core::references;
 use karst_core::rolling::Restart;
 use karst_core::status::Progress;
-use karst_core::world::{Answers, RefusedGrowth, RefusedService, Settings, World};
+use karst_core::strangers::Needy;
+use karst_core::world::{Answers, RefusedGrowth, RefusedService, Settings, Stranger, World};
 use kube::Resource;
 use serde_json::Value;
 
@@ -33,7 +35,7 @@ use crate::hands::Hands;
 use crate::index::{PodSetSnapshot, Snapshot};
 use crate::queue::{Outcome, Work};
 use crate::references::References;
-use crate::refusals::{Refusals, next_try};
+use crate::refusals::{Refusals, is_current, next_try};
 use crate::slots::Slots;
 use crate::troubles::Troubles;
 use crate::views::SecretWire;
@@ -74,6 +76,8 @@ pub(crate) struct Passes {
     pub(crate) troubles: Troubles,
     /// Claims that would not grow.
     pub(crate) growths: Refusals<RefusedGrowth>,
+    /// Objects of others in place of those of clusters, by kind and name.
+    pub(crate) strangers: Refusals<Stranger>,
     /// What Kubernetes refused besides, by who asked for it.
     pub(crate) refusals: Refusals<BTreeSet<String>>,
     pub(crate) checked: Checked,
@@ -100,6 +104,7 @@ impl Passes {
                 self.troubles.forget(key);
                 self.growths.forget_cluster(key);
                 self.refusals.forget_cluster(key);
+                self.strangers.forget_cluster(key);
                 self.checked.forget(key);
                 self.doors.forget_cluster(key);
                 self.named_secrets.forget(key);
@@ -184,6 +189,7 @@ impl Passes {
             checked_settings: self.checked.of(key),
             refused_growth: self.growths.of(key),
             refusals: self.refusals.of(key).into_values().flatten().collect(),
+            strangers: self.known_strangers(key),
             refused_services: self.doors.of(key),
             referenced,
             settings: Arc::clone(&self.settings),
@@ -201,6 +207,7 @@ impl Passes {
             self.hands.write(world, plan.objects),
             self.certify(world, &plan.certificates)
         );
+        self.meet_strangers(&world.key, &objects);
         facts.into_iter().collect::<Result<Vec<_>, _>>()?;
         if plan.facts.iter().any(|fact| matches!(fact, Fact::Identity { .. })) {
             self.events.cluster_formed(&world.kafka.object_ref(&())).await;
@@ -220,6 +227,7 @@ impl Passes {
     async fn certify(&self, world: &World, issues: &[Issue]) -> Vec<Failure> {
         let failures = self.hands.certify(world, issues).await;
         self.remember_refusals(&world.key, CERTIFICATES, &failures);
+        self.meet_strangers(&world.key, &failures);
         for issue in issues.iter().filter(|issue| failures.is_empty() && issue.is_remarkable()) {
             self.events.certificates(&world.key, &world.kafka.object_ref(&()), issue).await;
         }
@@ -235,13 +243,25 @@ impl Passes {
             plan.rely_on_no_pods();
             failures.push(failure);
         }
-        failures.extend(self.hands.write(world, std::mem::take(&mut plan.objects)).await);
-        for (service, outcome) in self.hands.write_each(key, std::mem::take(&mut plan.services)).await {
+        let met: Vec<_> = plan.objects.iter().map(Object::describe).collect();
+        let met = met.into_iter().filter(|object| world.strangers.contains_key(object)).collect::<Vec<_>>();
+        let unwritten = self.hands.write(world, std::mem::take(&mut plan.objects)).await;
+        if unwritten.is_empty() {
+            met.iter().for_each(|object| self.strangers.forget(key, object));
+        }
+        let has_strangers = self.meet_strangers(key, &unwritten);
+        // What is somebody else's waits, and nothing else does.
+        failures.extend(unwritten.into_iter().filter(|failure| !failure.is_foreign()));
+        for (service, outcome) in self.hands.write_each(world, std::mem::take(&mut plan.services)).await {
             let name = service.meta().name.as_deref().unwrap_or_default();
             match outcome {
-                Ok(()) => self.doors.forget(key, name),
+                Ok(()) => {
+                    self.doors.forget(key, name);
+                    self.strangers.forget(key, &service.describe());
+                }
                 Err(failure) if failure.is_unwillingness() && !failure.is_namespace_going() => {
                     tracing::warn!(cluster = %key, %failure, "its listener goes on without");
+                    self.meet_strangers(key, std::slice::from_ref(&failure));
                     let asked = listeners::services::asked(service.meta()).map(str::to_owned);
                     let refused = RefusedService { asked, why: failure.words(), until: next_try() };
                     self.doors.remember(key, name, refused);
@@ -260,7 +280,7 @@ impl Passes {
             }
         }
         for removal in &plan.removals {
-            failures.extend(self.hands.remove(key, removal).await.err());
+            failures.extend(self.hands.remove(world, removal).await.err());
         }
         for ownership in &plan.ownerships {
             failures.extend(self.hands.own(key, ownership).await.err());
@@ -302,7 +322,7 @@ impl Passes {
                 Err(failure) => failures.push(failure),
             }
         }
-        let mut has_news = self.remember_refusals(key, OBJECTS, &failures);
+        let mut has_news = self.remember_refusals(key, OBJECTS, &failures) || has_strangers;
         if plan.certificates.is_empty() {
             has_news |= self.remember_refusals(key, CERTIFICATES, &[]);
         }
@@ -311,6 +331,29 @@ impl Passes {
             look_again = Some(CHANGED);
         }
         if failures.is_empty() { Outcome::Done { look_again } } else { self.failed(key, &failures) }
+    }
+
+    /// Remembers objects of others that were met in place of the cluster's. Were there any?
+    fn meet_strangers(&self, key: &ClusterKey, failures: &[Failure]) -> bool {
+        let mut known = self.strangers.of(key);
+        let mut has_met = false;
+        for failure in failures {
+            let Failure::Foreign { object, owner } = failure else { continue };
+            if known.remove(object).is_none_or(|known| known.owner != *owner) {
+                tracing::warn!(cluster = %key, %failure, "what needs it waits");
+            }
+            let stranger = Stranger { owner: owner.clone(), until: next_try() };
+            self.strangers.remember(key, object, stranger);
+            has_met = true;
+        }
+        has_met
+    }
+
+    /// Those that were met lately.
+    fn known_strangers(&self, key: &ClusterKey) -> BTreeMap<String, Stranger> {
+        let mut known = self.strangers.of(key);
+        known.retain(|_, stranger| is_current(stranger.until));
+        known
     }
 
     /// Remembers what Kubernetes refused to whoever asked. Tells whether there is something new to say.
@@ -488,7 +531,9 @@ impl Passes {
         if set.meta.other_manager().is_some() || self.is_not_ours(cluster) {
             return Outcome::Done { look_again: None };
         }
-        let plan = podset::plan(&set, &pods, &going);
+        let mut plan = podset::plan(&set, &pods, &going);
+        let needy = Needy::of_met(cluster, &self.known_strangers(cluster));
+        plan.actions.retain(|action| !action.is_creation() || needy.may_start(action.pod()));
         if plan.actions.iter().any(PodAction::is_creation)
             && let Err(failure) = self.hands.is_as_seen(&cluster.namespace, &set).await
         {

@@ -17,6 +17,11 @@ pub(crate) fn next_try() -> Timestamp {
     Timestamp::now().checked_add(PAUSE).unwrap_or(Timestamp::MAX)
 }
 
+/// Is what was to be tried again at this time still worth a word? If nobody tried, nobody wants it any more.
+pub(crate) fn is_current(next_try: Timestamp) -> bool {
+    next_try.checked_add(PAUSE).is_ok_and(|end| Timestamp::now() < end)
+}
+
 /// What was refused, by cluster and by the name of the object.
 #[derive(Debug)]
 pub(crate) struct Refusals<T>(Mutex<HashMap<ClusterKey, BTreeMap<String, T>>>);

@@ -97,6 +97,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         terms,
         troubles: Troubles::default(),
         growths: Refusals::default(),
+        strangers: Refusals::default(),
         refusals: Refusals::default(),
         checked: Checked::default(),
         doors: Refusals::default(),

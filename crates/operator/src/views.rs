@@ -21,8 +21,8 @@ use karst_core::digest::Digest;
 use karst_core::names::REVISION_ANNOTATION;
 use karst_core::objects::{self, config_digest, pod_set_digest, service_digest};
 use karst_core::world::{
-    ClaimView, ConfigMapView, Files, Meta, PlainView, PodSetView, PodView, SecretView, ServiceAccountView,
-    ServiceView, WantedPod,
+    ClaimView, ConfigMapView, Controller, Files, Meta, PlainView, PodSetView, PodView, SecretView,
+    ServiceAccountView, ServiceView, WantedPod,
 };
 use kube::Resource;
 use kube::core::NamespaceResourceScope;
@@ -368,6 +368,7 @@ fn join(reason: Option<&str>, message: Option<&str>) -> String {
 
 fn meta(metadata: ObjectMeta) -> Meta {
     Meta {
+        controller: controller(&metadata),
         name: metadata.name.unwrap_or_default(),
         uid: metadata.uid.unwrap_or_default(),
         resource_version: metadata.resource_version.unwrap_or_default(),
@@ -377,6 +378,16 @@ fn meta(metadata: ObjectMeta) -> Meta {
         created: metadata.creation_timestamp.map(|time| time.0),
         deleting: metadata.deletion_timestamp.is_some(),
     }
+}
+
+/// Who controls it. Of a pod that is its pod set, and nothing has to be known of that.
+fn controller(metadata: &ObjectMeta) -> Option<Box<Controller>> {
+    let owners = metadata.owner_references.iter().flatten();
+    let mut controllers =
+        owners.filter(|owner| owner.controller == Some(true) && owner.kind != "StrimziPodSet");
+    let owner = controllers.next()?;
+    let (kind, name, uid) = (owner.kind.clone(), owner.name.clone(), owner.uid.clone());
+    Some(Box::new(Controller { kind, name, uid }))
 }
 
 #[cfg(test)]
@@ -435,6 +446,19 @@ org.apache.kafka.common.config.ConfigException: Invalid value a while for config
             "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
         }));
         assert_eq!(view.stuck.as_deref(), Some("Unschedulable: 0/1 nodes"));
+    }
+
+    #[test]
+    fn an_object_tells_who_controls_it() {
+        let view = |owner: serde_json::Value| {
+            let wire = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"ownerReferences": [owner]}});
+            serde_json::from_value::<ClaimWire>(wire).unwrap().view().meta.controller
+        };
+        let owner = |kind: &str, controls: bool| json!({"apiVersion": "v1", "kind": kind, "name": "x", "uid": "u", "controller": controls});
+        let found = view(owner("StatefulSet", true)).unwrap();
+        assert_eq!((found.kind.as_str(), found.name.as_str(), found.uid.as_str()), ("StatefulSet", "x", "u"));
+        assert_eq!(view(owner("Kafka", false)), None);
+        assert_eq!(view(owner("StrimziPodSet", true)), None);
     }
 
     #[test]

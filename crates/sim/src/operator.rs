@@ -326,6 +326,7 @@ impl Operator {
             checked_settings: self.checked.clone(),
             refused_growth: BTreeMap::new(),
             refusals: BTreeSet::new(),
+            strangers: BTreeMap::new(),
             refused_services: BTreeMap::new(),
             referenced: BTreeMap::new(),
             settings: Arc::clone(&self.settings),
@@ -424,7 +425,7 @@ impl Operator {
             self.note(&mut failures, |own| own.grow(sim, growth))?;
         }
         for removal in &plan.removals {
-            self.note(&mut failures, |own| own.remove(sim, removal))?;
+            self.note(&mut failures, |own| own.remove(sim, world, removal))?;
         }
         for ownership in &plan.ownerships {
             self.note(&mut failures, |own| own.own(sim, ownership))?;

@@ -19,6 +19,7 @@ use crate::names::{
 };
 use crate::objects;
 use crate::own_certificates::Files;
+use crate::strangers;
 use crate::world::{SecretContent, World};
 
 /// Something that needs a key, or goes into a Secret as a whole.
@@ -227,7 +228,8 @@ pub(super) fn ownerships(world: &World) -> Vec<Ownership> {
     let ours = world.secrets.values().filter(|secret| {
         let is_theirs =
             of_authority(world, &secret.meta.name).is_some_and(|kind| !settings(&world.kafka, kind).generate);
-        !is_theirs && !secret.meta.deleting && !matches!(secret.content, SecretContent::Other)
+        let is_free = strangers::controller(world, &secret.meta).is_none();
+        !is_theirs && is_free && !secret.meta.deleting && !matches!(secret.content, SecretContent::Other)
     });
     let cluster = world.kafka.metadata.uid.as_deref().unwrap_or_default();
     let wrong = ours.filter(|secret| match secret.meta.owners.as_slice() {

@@ -9,7 +9,7 @@ use karst_core::objects::Object;
 use karst_core::plan::{Fact, plan};
 use karst_core::problem::Problem;
 use karst_core::quorum::InitialControllers;
-use karst_core::world::{Answer, Answers, World};
+use karst_core::world::{Answer, Answers, Controller, Stranger, World};
 
 #[test]
 fn what_kubernetes_refuses_is_told_until_it_is_done() {
@@ -376,4 +376,198 @@ fn a_paused_cluster_is_not_changed_and_keeps_its_status() {
     );
     assert_eq!((after.listeners, after.kafka_version), (before.listeners, before.kafka_version));
     assert_eq!(after.observed_generation, before.observed_generation);
+}
+
+/// A new `Kafka`, and a pool that has the id of a cluster, and worked for this one last.
+fn with_used_pool(last: Option<&str>) -> World {
+    let mut world = quickstart();
+    let selector = last.map(|cluster| {
+        let key = karst_core::names::ClusterKey { namespace: NAMESPACE.into(), name: cluster.into() };
+        key.pool_selector_text("brokers")
+    });
+    edit_pool(&mut world, "brokers", |pool| {
+        pool.status = Some(karst_api::KafkaNodePoolStatus {
+            cluster_id: Some("TheIdOfAnotherCluster0".into()),
+            node_ids: Some(vec![0, 1, 2]),
+            label_selector: selector,
+            ..Default::default()
+        });
+    });
+    world
+}
+
+#[test]
+fn a_new_cluster_does_not_take_the_id_of_a_pool_that_was_another_ones() {
+    for (last, told) in
+        [(Some("other"), "it was a pool of Kafka 'other'"), (None, "it was a pool of another Kafka")]
+    {
+        let mut world = with_used_pool(last);
+        for _ in 0..5 {
+            let plan = decide(&world);
+            assert!(plan.facts.is_empty(), "{:?}", plan.facts);
+            carry_out(&mut world, plan);
+        }
+        let ready = pool_conditions(&world, "brokers", "Ready");
+        assert_eq!(ready[0].1, "ClusterIdMismatch");
+        assert!(ready[0].2.contains(told), "{ready:?}");
+        assert_eq!(conditions(&world, "Ready")[0].0, "False");
+        // Set back, it is its cluster's again.
+        let selector = world.pools["brokers"].status.as_ref().unwrap().label_selector.clone();
+        assert!(last.is_none_or(|last| selector.is_some_and(|text| text.contains(last))));
+    }
+}
+
+#[test]
+fn a_cluster_that_is_made_again_without_disks_keeps_the_id_of_its_own_pools() {
+    let mut world = with_used_pool(Some("my-cluster"));
+    converge(&mut world);
+    let id = world.kafka.status.as_ref().unwrap().cluster_id.as_deref();
+    assert_eq!(id, Some("TheIdOfAnotherCluster0"));
+}
+
+#[test]
+fn a_pool_that_does_not_say_whose_it_was_is_believed_when_there_are_remains() {
+    let (mut world, _) = disks_only();
+    for pool in world.pools.values_mut() {
+        let status =
+            karst_api::KafkaNodePoolStatus { cluster_id: Some(ID_IN_KAFKA.into()), ..Default::default() };
+        Arc::make_mut(pool).status = Some(status);
+    }
+    let plan = decide(&world);
+    assert!(plan.problems.is_empty(), "{:?}", plan.problems);
+}
+
+fn stranger(owner: &str, world: &World) -> Stranger {
+    let until = world.now.checked_add(std::time::Duration::from_secs(60)).unwrap();
+    Stranger { owner: owner.into(), until }
+}
+
+fn controller() -> Option<Box<Controller>> {
+    let (kind, name, uid) = ("StatefulSet".into(), "db".into(), "uid-db".into());
+    Some(Box::new(Controller { kind, name, uid }))
+}
+
+fn foreign(world: &World) -> Vec<String> {
+    let warnings = conditions(world, "Warning").into_iter();
+    warnings.filter(|(_, reason, _)| reason == "ForeignObject").map(|(_, _, message)| message).collect()
+}
+
+#[test]
+fn a_node_whose_disk_is_somebody_elses_waits_and_nobody_else_does() {
+    let mut world = quickstart();
+    let theirs = "PersistentVolumeClaim data-0-my-cluster-brokers-1";
+    world.strangers.insert(theirs.into(), stranger("StatefulSet 'db'", &world));
+    converge(&mut world);
+    let pods: Vec<_> = world.pods.keys().filter(|name| name.contains("brokers")).collect();
+    assert_eq!(pods, ["my-cluster-brokers-0", "my-cluster-brokers-2"]);
+    assert!(!world.claims.contains_key("data-0-my-cluster-brokers-1"), "it is not written");
+    let said = foreign(&world);
+    assert_eq!(said.len(), 1);
+    let expected =
+        format!("{theirs} belongs to StatefulSet 'db', and Kafka 'my-cluster' needs an object of this name");
+    assert!(said[0].contains(&expected), "{said:?}");
+    assert!(decide(&world).look_again.is_some());
+    // It is tried again later, and comes when the other one is gone.
+    world.now = world.strangers[theirs].until;
+    let tried: Vec<_> = decide(&world).objects.iter().map(Object::describe).collect();
+    assert_eq!(tried, [theirs]);
+    world.strangers.clear();
+    converge(&mut world);
+    assert!(world.pods.contains_key("my-cluster-brokers-1"));
+    assert_eq!(foreign(&world), [""; 0]);
+}
+
+#[test]
+fn without_its_own_service_account_no_new_pod_is_made_and_a_budget_stops_nobody() {
+    let mut world = quickstart();
+    world.strangers.insert("ServiceAccount my-cluster-kafka".into(), stranger("Deployment 'x'", &world));
+    converge(&mut world);
+    assert!(world.pods.is_empty());
+    let mut world = quickstart();
+    world.strangers.insert("PodDisruptionBudget my-cluster-kafka".into(), stranger("Deployment 'x'", &world));
+    converge(&mut world);
+    assert_eq!(world.pods.len(), 6);
+    assert_eq!(foreign(&world).len(), 1);
+}
+
+#[test]
+fn what_somebody_else_controls_is_neither_written_nor_deleted_though_it_has_our_labels() {
+    let mut world = converged();
+    let pods = world.pods.clone();
+    let map = Arc::make_mut(world.config_maps.get_mut("my-cluster-brokers-2").unwrap());
+    (map.meta.controller, map.digest) = (controller(), None);
+    let account = Arc::make_mut(world.service_accounts.get_mut("my-cluster-kafka").unwrap());
+    account.meta.controller = controller();
+    account.meta.annotations.clear();
+    account.meta.labels.remove("app.kubernetes.io/name");
+    let claim = Arc::make_mut(world.claims.get_mut("data-0-my-cluster-brokers-2").unwrap());
+    claim.meta.controller = controller();
+    claim.meta.annotations.insert("strimzi.io/delete-claim".into(), "true".into());
+    assert_eq!(decide(&world).objects, [], "it is not written");
+    converge(&mut world);
+    assert_eq!(foreign(&world).len(), 3);
+    assert_eq!(world.pods, pods, "what runs goes on");
+    // The broker goes, and what is somebody else's stays.
+    edit_pool(&mut world, "brokers", |pool| pool.spec.replicas = 2);
+    converge(&mut world);
+    assert!(!world.pods.contains_key("my-cluster-brokers-2"));
+    assert!(world.config_maps.contains_key("my-cluster-brokers-2"));
+    assert!(world.claims.contains_key("data-0-my-cluster-brokers-2"));
+}
+
+#[test]
+fn a_pod_whose_settings_are_somebody_elses_is_not_restarted() {
+    let mut world = converged();
+    let map = Arc::make_mut(world.config_maps.get_mut("my-cluster-brokers-2").unwrap());
+    map.meta.controller = controller();
+    let before = world.pods.clone();
+    edit_kafka(&mut world, |kafka| {
+        let settings = kafka.spec.kafka.config.get_or_insert_default();
+        settings.insert("queued.max.requests".into(), 77.into());
+    });
+    converge(&mut world);
+    let is_same = |pod: &str| world.pods[pod] == before[pod];
+    assert!(!is_same("my-cluster-brokers-0") && !is_same("my-cluster-brokers-1"));
+    assert!(is_same("my-cluster-brokers-2"));
+}
+
+#[test]
+fn whose_an_object_is_shows_in_its_owners_then_its_labels_then_its_marks() {
+    let world = converged();
+    let id = world.kafka.status.as_ref().unwrap().cluster_id.clone().unwrap();
+    let owner = |kind: &str, uid: &str, controls: bool| {
+        serde_json::json!({"ownerReferences": [
+            {"apiVersion": "v1", "kind": kind, "name": "x", "uid": uid, "controller": controls}
+        ]})
+    };
+    let labels = |cluster: &str, kind: &str| serde_json::json!({"labels": {"strimzi.io/cluster": cluster, "strimzi.io/kind": kind}});
+    let mut taken = labels("my-cluster", "Kafka");
+    taken["ownerReferences"] = owner("StatefulSet", "uid-db", true)["ownerReferences"].clone();
+    let cases = [
+        (owner("Kafka", "uid-kafka", false), None),
+        (labels("my-cluster", "Kafka"), None),
+        (serde_json::json!({"annotations": {"karst.io/cluster-id": id}}), None),
+        (taken, Some("StatefulSet 'x'")),
+        (owner("StatefulSet", "uid-db", true), Some("StatefulSet 'x'")),
+        (owner("Kafka", "uid-earlier", false), Some("Kafka 'x'")),
+        (labels("other", "Kafka"), Some("Kafka 'other', as its labels say")),
+        (labels("my-cluster", "KafkaConnect"), Some("KafkaConnect 'my-cluster', as its labels say")),
+        (
+            serde_json::json!({"annotations": {"karst.io/cluster-id": "other"}}),
+            Some("the Kafka cluster with the id other, as its annotation says"),
+        ),
+        (
+            serde_json::json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}}),
+            Some("'Helm', as its label app.kubernetes.io/managed-by says"),
+        ),
+        (
+            serde_json::json!({"managedFields": [{"manager": "kubectl"}, {"manager": "helm"}, {"manager": "helm"}]}),
+            Some("whoever wrote it with helm, kubectl"),
+        ),
+        (serde_json::json!({}), Some("somebody who left no mark on it")),
+    ];
+    for (meta, expected) in cases {
+        let told = karst_core::strangers::owner(&world, &serde_json::from_value(meta.clone()).unwrap());
+        assert_eq!(told.as_deref(), expected, "{meta}");
+    }
 }

@@ -497,3 +497,181 @@ spec: {replicas: 3, roles: [controller, broker], storage: {type: ephemeral, size
     assert_ne!(world.pods["c-all-0"].revision().map(str::to_owned), before);
     assert_eq!(remembered(&world, "all").size_limit.as_deref(), Some("2Gi"));
 }
+
+/// Two volumes per broker, and what is said of keeping their claims.
+fn volumes(delete_claim: bool) -> [Value; 2] {
+    let volume =
+        |id| json!({"id": id, "type": "persistent-claim", "size": "10Gi", "deleteClaim": delete_claim});
+    [volume(0), volume(1)]
+}
+
+/// The user says something of the claims of brokers, and takes a broker away, all at once.
+fn ask_and_scale(world: &mut World, delete_claim: bool, replicas: i32) {
+    ask_volumes(world, "brk", &volumes(delete_claim));
+    edit_pool(world, "brk", |pool| pool.spec.replicas = replicas);
+}
+
+/// A claim of a broker that is gone, as it was written while it was there.
+fn leave_claim(world: &mut World, name: &str, pod: &str, delete_claim: &str) {
+    let mut left = ClaimView::clone(&world.claims["data-0-c-brk-0"]);
+    left.meta.name = name.into();
+    left.meta.labels.insert("strimzi.io/pod-name".into(), pod.into());
+    left.meta.annotations.insert("strimzi.io/delete-claim".into(), delete_claim.into());
+    world.claims.insert(name.into(), Arc::new(left));
+}
+
+fn is_kept(claim: &ClaimView) -> bool {
+    claim.meta.annotations["strimzi.io/delete-claim"] == "false" && claim.meta.owners.is_empty()
+}
+
+#[test]
+fn claims_are_kept_when_that_is_said_in_the_same_breath_as_a_removal() {
+    let mut world = cluster();
+    ask_and_scale(&mut world, false, 1);
+    converge(&mut world);
+    assert!(!world.pods.contains_key("c-brk-1"), "the broker goes");
+    for name in ["data-0-c-brk-1", "data-1-c-brk-1"] {
+        assert!(is_kept(world.claims.get(name).expect(name)), "{name} would go with the Kafka resource");
+    }
+}
+
+#[test]
+fn claims_go_when_that_is_said_in_the_same_breath_as_a_removal() {
+    let mut world = cluster();
+    ask_volumes(&mut world, "brk", &volumes(false));
+    converge(&mut world);
+    ask_and_scale(&mut world, true, 1);
+    converge(&mut world);
+    let left: Vec<_> = requested(&world).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(left, ["data-0-c-brk-0", "data-1-c-brk-0"]);
+}
+
+#[test]
+fn claims_are_kept_when_that_is_said_while_nobody_looks() {
+    let mut world = cluster();
+    leave_claim(&mut world, "data-0-c-brk-9", "c-brk-9", "true");
+    assert_eq!(removals(&decide(&world)), ["data-0-c-brk-9"], "it was to go");
+    ask_volumes(&mut world, "brk", &volumes(false));
+    assert_eq!(removals(&decide(&world)), [""; 0]);
+    converge(&mut world);
+    assert!(is_kept(&world.claims["data-0-c-brk-9"]));
+}
+
+#[test]
+fn claims_that_were_kept_once_stay_whatever_is_said_later_of_others() {
+    let mut world = cluster();
+    leave_claim(&mut world, "data-0-c-brk-9", "c-brk-9", "false");
+    converge(&mut world);
+    assert!(world.claims.contains_key("data-0-c-brk-9"), "the user kept it, and may need it");
+}
+
+#[test]
+fn claims_of_a_pool_are_kept_when_that_is_said_right_before_its_deletion() {
+    let mut world = cluster();
+    let mut second = (*world.pools["brk"]).clone();
+    second.metadata = api::KafkaNodePool::new("more", second.spec.clone()).metadata;
+    second.metadata.labels = world.pools["brk"].metadata.labels.clone();
+    second.metadata.uid = Some("uid-more".into());
+    second.status = None;
+    world.pools.insert("more".into(), Arc::new(second));
+    converge(&mut world);
+    ask_volumes(&mut world, "brk", &volumes(false));
+    let now = k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(world.now);
+    edit_pool(&mut world, "brk", |pool| pool.metadata.deletion_timestamp = Some(now));
+    converge(&mut world);
+    assert!(!world.pools.contains_key("brk"), "the pool goes");
+    let left: Vec<_> = world.claims.iter().filter(|(name, _)| name.contains("-brk-")).collect();
+    assert_eq!(left.len(), 4);
+    assert!(left.into_iter().all(|(_, claim)| is_kept(claim)));
+}
+
+/// The pod set goes, with all that it remembered, and its pods.
+fn lose_pod_set(world: &mut World, pool: &str) {
+    world.pod_sets.remove(&world.key.pod_set(pool));
+    let of_pool = format!("-{pool}-");
+    world.pods.retain(|name, _| !name.contains(&of_pool));
+}
+
+/// Claims as an earlier version of Karst wrote them.
+fn forget_storage(world: &mut World) {
+    for claim in world.claims.values_mut() {
+        let annotations = &mut Arc::make_mut(claim).meta.annotations;
+        annotations.remove("strimzi.io/storage");
+        annotations.remove("karst.io/cluster-id");
+    }
+}
+
+#[test]
+fn a_change_that_is_held_stays_held_when_the_pod_set_is_lost() {
+    let single = json!({"type": "persistent-claim", "size": "10Gi"});
+    let other_volume = json!({"type": "jbod", "volumes": [volume(2, "10Gi")]});
+    let smaller = json!({"type": "jbod", "volumes": [volume(1, "5Gi")]});
+    let cases = [
+        ("brk", json!({"type": "ephemeral"}), "spec.storage.type is ephemeral, and its nodes keep jbod"),
+        ("brk", single, "spec.storage.type is persistent-claim, and its nodes keep jbod"),
+        ("ctl", other_volume, "spec.storage.volumes is without id 1, and its nodes keep with id 1"),
+        ("ctl", smaller, "spec.storage.volumes[id=1].size is 5Gi, and its nodes keep 10Gi"),
+    ];
+    for (pool, storage, expected) in cases {
+        for remembers in [true, false] {
+            let mut world = cluster();
+            if !remembers {
+                forget_storage(&mut world);
+            }
+            ask(&mut world, pool, &storage);
+            lose_pod_set(&mut world, pool);
+            converge(&mut world);
+            let said = warnings(&world, pool).join("\n");
+            assert!(said.contains(expected), "{remembers}: {said}");
+            let node = if pool == "brk" { 0 } else { 2 };
+            let pod = format!("c-{pool}-{node}");
+            assert!(uses(&world, &pod, &format!("data-1-{pod}")), "{pod} would start on another disk");
+        }
+    }
+}
+
+#[test]
+fn storage_is_what_the_claims_remember_when_the_whole_cluster_is_made_again() {
+    let mut world = cluster();
+    let mut kafka = Kafka::formed(&world);
+    edit_kafka(&mut world, |kafka| kafka.status = None);
+    crate::support::lose_all_but_disks(&mut world);
+    ask(&mut world, "ctl", &json!({"type": "ephemeral"}));
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert!(uses(&world, "c-ctl-2", "data-1-c-ctl-2"));
+    let said = warnings(&world, "ctl").join("\n");
+    assert!(said.contains("spec.storage.type is ephemeral, and its nodes keep jbod"), "{said}");
+}
+
+#[test]
+fn a_claim_that_never_got_a_disk_remembers_nothing() {
+    let mut world = cluster();
+    for name in ["data-0-c-brk-0", "data-1-c-brk-0", "data-0-c-brk-1", "data-1-c-brk-1"] {
+        claim(&mut world, name).bound = false;
+    }
+    ask(&mut world, "brk", &json!({"type": "persistent-claim", "size": "1Gi"}));
+    lose_pod_set(&mut world, "brk");
+    converge(&mut world);
+    assert!(uses(&world, "c-brk-0", "data-c-brk-0"));
+    assert_eq!(warnings(&world, "brk"), [""; 0]);
+}
+
+#[test]
+fn claims_of_an_earlier_version_learn_what_they_hold_once_and_nobody_restarts() {
+    let mut world = cluster();
+    let (claims, pods) = (world.claims.clone(), world.pods.clone());
+    forget_storage(&mut world);
+    let plan = decide(&world);
+    let written: Vec<_> = plan.objects.iter().map(karst_core::objects::Object::describe).collect();
+    assert_eq!(written.len(), claims.len(), "{written:?}");
+    assert!(plan.restarts.is_empty());
+    converge(&mut world);
+    assert_eq!(world.claims, claims);
+    assert_eq!(world.pods, pods);
+    let marks = |key: &str| world.claims["data-1-c-ctl-2"].meta.annotations.get(key).cloned();
+    assert_eq!(
+        marks("strimzi.io/storage"),
+        world.pod_sets["c-ctl"].meta.annotations.get("strimzi.io/storage").cloned()
+    );
+    assert_eq!(marks("karst.io/cluster-id"), world.kafka.status.as_ref().unwrap().cluster_id);
+}

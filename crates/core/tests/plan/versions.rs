@@ -360,3 +360,89 @@ fn a_broker_that_cannot_be_unregistered_is_told_as_the_reason_and_everything_els
     let said = warnings(&stage);
     assert!(!said.contains("UnregistrationFailed") && !said.contains("MetadataVersionHeld"), "{said}");
 }
+
+/// Every pod is of a version that this operator does not know.
+fn pods_run(stage: &mut Stage, version: &str) {
+    for pod in stage.world.pods.values_mut() {
+        let annotations = &mut Arc::make_mut(pod).meta.annotations;
+        annotations.insert("strimzi.io/kafka-version".into(), version.into());
+        annotations.insert("strimzi.io/revision".into(), version.into());
+    }
+}
+
+/// What is said of the version, and what would be done.
+fn refusal(stage: &mut Stage) -> (String, String) {
+    stage.world.answers.quorum = match stage.kafka.is_silent {
+        true => karst_core::world::Answer::Silent("no answer".into()),
+        false => stage.kafka.quorum(&stage.world),
+    };
+    let plan = decide(&stage.world);
+    let problems: Vec<_> = plan.problems.iter().map(ToString::to_string).collect();
+    let written = plan.objects.iter().map(karst_core::objects::Object::describe);
+    let done: Vec<_> = written.chain(plan.restarts.iter().map(|restart| restart.pod.clone())).collect();
+    (problems.join("; "), done.join(", "))
+}
+
+#[test]
+fn a_version_that_cannot_read_what_an_unknown_newer_one_wrote_is_refused() {
+    let mut stage = at_rest();
+    pods_run(&mut stage, "4.9.0");
+    stage.kafka.level = 35;
+    let (problem, done) = refusal(&mut stage);
+    let expected = "spec.kafka.version is 4.1.1, and the nodes run Kafka 4.9.0: its metadata version is 35 (level 35), and Kafka 4.1.1 understands 4.1-IV1 (level 27) at most";
+    assert!(problem.contains(expected), "{problem}");
+    assert_eq!(done, "", "nothing that runs is touched");
+    passes(&mut stage);
+    let ready = conditions(&stage.world, "Ready");
+    assert_eq!((ready[0].0.as_str(), ready[0].1.as_str()), ("False", "VersionHeld"));
+}
+
+#[test]
+fn an_unknown_version_whose_metadata_can_be_read_makes_place() {
+    let mut stage = at_rest();
+    pods_run(&mut stage, "4.9.0");
+    assert_eq!(refusal(&mut stage).0, "");
+    passes(&mut stage);
+    let runs = stage.world.pods.values().map(|pod| &pod.meta.annotations["strimzi.io/kafka-version"]);
+    assert!(runs.into_iter().all(|version| version == "4.1.1"), "pods restart with what is asked for");
+}
+
+#[test]
+fn an_unknown_version_whose_metadata_nobody_tells_stays() {
+    let mut stage = at_rest();
+    pods_run(&mut stage, "4.9.0");
+    stage.kafka.is_silent = true;
+    edit_kafka(&mut stage.world, |kafka| {
+        kafka.status.as_mut().unwrap().kafka_metadata_version = None;
+    });
+    let (problem, done) = refusal(&mut stage);
+    assert!(problem.contains("Kafka has not said which metadata version it has"), "{problem}");
+    assert_eq!(done, "");
+    // One that is known to be older wrote nothing that could not be read.
+    pods_run(&mut stage, "3.8.1");
+    assert_eq!(refusal(&mut stage).0, "");
+    // What was said last counts, also by a name that is not in the table.
+    pods_run(&mut stage, "4.9.0");
+    for (said, is_refused) in [("4.1-IV1", false), ("4.9-IV2", true), ("35", true)] {
+        edit_kafka(&mut stage.world, |kafka| {
+            kafka.status.as_mut().unwrap().kafka_metadata_version = Some(said.into());
+        });
+        let (problem, _) = refusal(&mut stage);
+        assert_eq!(!problem.is_empty(), is_refused, "{said}: {problem}");
+    }
+}
+
+#[test]
+fn a_downgrade_is_held_though_no_pod_is_left_to_show_the_version() {
+    let mut stage = at_rest();
+    kafka_4_2_is_asked_for(&mut stage);
+    passes(&mut stage);
+    it_is_taken_back(&mut stage);
+    stage.world.pods.clear();
+    stage.world.pod_sets.clear();
+    passes(&mut stage);
+    let said = warnings(&stage);
+    assert!(said.contains("VersionHeld: spec.kafka.version is 4.1.1, and the nodes stay at 4.2.0"), "{said}");
+    let runs = stage.world.pods.values().map(|pod| &pod.meta.annotations["strimzi.io/kafka-version"]);
+    assert!(runs.into_iter().all(|version| version == "4.2.0"));
+}

@@ -6,6 +6,7 @@ use karst_api::StrimziPodSet;
 use karst_core::names::ClusterKey;
 use karst_core::plan::{Removal, Seen};
 use karst_core::rolling::Restart;
+use karst_core::world::World;
 use kube::api::{DeleteParams, PartialObjectMeta, Preconditions};
 use kube::{Api, Resource};
 
@@ -16,13 +17,16 @@ use crate::views::{ClaimWire, ConfigMapWire, PodWire, SecretWire, ServiceWire};
 
 impl Hands {
     /// Deletes an object that is no longer wanted, if it is still the one that was seen.
-    pub(crate) async fn remove(&self, key: &ClusterKey, removal: &Removal) -> Result<(), Failure> {
+    pub(crate) async fn remove(&self, world: &World, removal: &Removal) -> Result<(), Failure> {
+        let key = &world.key;
         match removal {
             Removal::ConfigMap(seen) => self.delete_seen::<ConfigMapWire>(key, seen).await,
             Removal::Secret(seen) => self.delete_seen::<SecretWire>(key, seen).await,
             Removal::Service(seen) => self.delete_seen::<ServiceWire>(key, seen).await,
             Removal::PodSet(seen) => self.delete_seen::<StrimziPodSet>(key, seen).await,
             Removal::Claim { claim, pod } => {
+                // Perhaps somebody wants to keep it by now.
+                self.wishes_are_as_seen(world).await?;
                 self.is_not_used(key, pod, &claim.name).await?;
                 self.delete_seen::<ClaimWire>(key, claim).await
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use karst_api::{Kafka, KafkaNodePool};
 use karst_core::certificates::{Issue, Ownership, secret_object};
 use karst_core::claims::Growth;
-use karst_core::names::{MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, RESTORE_ANNOTATION};
+use karst_core::names::{MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, safety_of_kafka, safety_of_pool};
 use karst_core::objects::Object;
 use karst_core::plan::{Fact, Mark, Protection, Removal, Seen};
 use karst_core::rolling::Restart;
@@ -274,13 +274,14 @@ impl Operator {
         if let Err(End::Failed(Failure::Missing)) = deleted { Ok(()) } else { deleted }
     }
 
-    pub(super) fn remove(&mut self, sim: &mut Sim, removal: &Removal) -> Called<()> {
+    pub(super) fn remove(&mut self, sim: &mut Sim, world: &World, removal: &Removal) -> Called<()> {
         match removal {
             Removal::ConfigMap(seen) => self.delete_seen(sim, Kind::ConfigMap, seen, |_| {}),
             Removal::Secret(seen) => self.delete_seen(sim, Kind::Secret, seen, |_| {}),
             Removal::Service(seen) => self.delete_seen(sim, Kind::Service, seen, |_| {}),
             Removal::PodSet(seen) => self.delete_seen(sim, Kind::PodSet, seen, |_| {}),
             Removal::Claim { claim, pod } => {
+                wishes_are_as_seen(sim, world)?;
                 if sim.api.pod(pod).is_some() {
                     return Err(End::Failed(Failure::Changed));
                 }
@@ -380,13 +381,23 @@ pub(super) fn wishes_are_as_seen(sim: &Sim, world: &World) -> Called<()> {
     let nodes_of = |pool: &Arc<KafkaNodePool>| {
         let meta = &pool.metadata;
         let nodes = pool.status.as_ref().and_then(|status| status.node_ids.clone());
-        (meta.uid.clone(), meta.generation, nodes)
+        let safety = safety_of_pool(meta.annotations.as_ref());
+        (
+            meta.uid.clone(),
+            meta.generation,
+            nodes,
+            safety.into_iter().map(Option::<&String>::cloned).collect::<Vec<_>>(),
+        )
     };
     let live: BTreeSet<_> = sim.api.pools().map(nodes_of).collect();
     let wish = |kafka: &Arc<Kafka>| {
         let meta = &kafka.metadata;
-        let restored = meta.annotations.as_ref().and_then(|all| all.get(RESTORE_ANNOTATION).cloned());
-        (meta.uid.clone(), meta.generation, restored)
+        let safety = safety_of_kafka(meta.annotations.as_ref());
+        (
+            meta.uid.clone(),
+            meta.generation,
+            safety.into_iter().map(Option::<&String>::cloned).collect::<Vec<_>>(),
+        )
     };
     let kafka = sim.api.kafka().map(wish);
     if kafka == Some(wish(&world.kafka)) && live == world.pools.values().map(nodes_of).collect() {

@@ -78,6 +78,7 @@ pub(crate) fn world(yaml: &str) -> World {
         checked_settings: BTreeMap::new(),
         refused_growth: BTreeMap::new(),
         refusals: BTreeSet::new(),
+        strangers: BTreeMap::new(),
         refused_services: BTreeMap::new(),
         referenced: BTreeMap::new(),
         settings: Arc::new(Settings {
@@ -326,6 +327,7 @@ fn meta(meta: &ObjectMeta) -> Meta {
         labels: meta.labels.clone().unwrap_or_default(),
         annotations: meta.annotations.clone().unwrap_or_default(),
         owners: meta.owner_references.iter().flatten().map(|owner| owner.uid.clone()).collect(),
+        controller: None,
         created: Some(Timestamp::from_second(1_600_000_000).unwrap()),
         deleting: false,
     }
@@ -503,7 +505,8 @@ impl Kafka {
         let initial = text.map(|text| InitialControllers::parse(&text).unwrap());
         let voters = initial.iter().flat_map(InitialControllers::iter);
         let voters = voters.map(|one| Voter { node: one.node, directory: one.directory }).collect();
-        Self { voters, ..Self::default() }
+        let level = newest(world).level().min(Self::default().level);
+        Self { voters, level, ..Self::default() }
     }
 
     fn disk(&self, node: NodeId) -> DirectoryId {
@@ -669,6 +672,14 @@ impl Kafka {
             Change::MakeDynamic => self.is_static = false,
         }
     }
+}
+
+/// The newest version that pods run, or that is asked for.
+fn newest(world: &World) -> &'static versions::KafkaVersion {
+    let pods = world.pods.values().filter_map(|pod| pod.meta.annotations.get("strimzi.io/kafka-version"));
+    let newest = pods.filter_map(|version| versions::find(version)).max_by_key(|version| version.order());
+    let asked = world.kafka.spec.kafka.version.as_deref().unwrap_or(versions::DEFAULT);
+    newest.or_else(|| versions::find(asked)).unwrap_or(&versions::SUPPORTED[0])
 }
 
 /// Nodes by their numbers.

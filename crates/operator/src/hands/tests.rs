@@ -1,0 +1,262 @@
+//! Objects that were not seen, and have the name of one that is to be made.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::{Method, Request, Response, StatusCode};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
+use k8s_openapi::jiff::Timestamp;
+use karst_core::ids::Entropy;
+use karst_core::plan::{Removal, Seen};
+use karst_core::world::{Answers, Settings};
+use kube::client::Body;
+use tower::service_fn;
+
+use super::*;
+
+const NAMESPACE: &str = "myproject";
+const CLAIM: &str = "data-c-kafka-0";
+
+/// An API server with some objects, by their paths, and what was written to it.
+#[derive(Clone, Default)]
+struct Server {
+    objects: Arc<Mutex<BTreeMap<String, Value>>>,
+    written: Arc<Mutex<Vec<(Method, String, Value)>>>,
+}
+
+impl Server {
+    fn with(path: &str, object: Value) -> Self {
+        let server = Self::default();
+        server.objects.lock().unwrap().insert(path.to_owned(), object);
+        server
+    }
+
+    fn answer(&self, method: &Method, path: &str, body: &[u8]) -> (StatusCode, Value) {
+        let mut objects = self.objects.lock().unwrap();
+        if *method == Method::GET {
+            let missing =
+                json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"});
+            let lists = ["kafkanodepools"].iter().any(|kind| path.ends_with(kind));
+            let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": []});
+            return match objects.get(path) {
+                Some(object) => (StatusCode::OK, object.clone()),
+                None if lists => (StatusCode::OK, list),
+                None => (StatusCode::NOT_FOUND, missing),
+            };
+        }
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let name = body["metadata"]["name"].as_str().map(|name| format!("{path}/{name}"));
+        let at = if *method == Method::POST { name.unwrap_or_default() } else { path.to_owned() };
+        let live = objects.get(&at).cloned();
+        let has = live.as_ref().and_then(|live| live["metadata"]["resourceVersion"].as_str());
+        let asked = body["metadata"]["resourceVersion"].as_str();
+        let is_as_asked =
+            if *method == Method::DELETE { true } else { has == asked.filter(|one| *one != NEVER) };
+        if !is_as_asked {
+            let conflict =
+                json!({"kind": "Status", "code": 409, "reason": "Conflict", "message": "conflict"});
+            return (StatusCode::CONFLICT, conflict);
+        }
+        self.written.lock().unwrap().push((method.clone(), at.clone(), body.clone()));
+        let mut new = live.unwrap_or_else(|| body.clone());
+        for part in ["labels", "annotations"] {
+            for (key, value) in body["metadata"][part].as_object().cloned().unwrap_or_default() {
+                new["metadata"][part][key] = value;
+            }
+        }
+        new["metadata"]["resourceVersion"] = json!("8");
+        objects.insert(at, new.clone());
+        (StatusCode::OK, new)
+    }
+
+    fn hands(&self) -> Hands {
+        let server = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+                let body = request.into_body().collect().await?.to_bytes();
+                let (code, answer) = server.answer(&method, &path, &body);
+                let answer = serde_json::to_vec(&answer).unwrap();
+                let mut response = Response::new(Full::new(Bytes::from(answer)));
+                *response.status_mut() = code;
+                Ok::<_, Box<dyn std::error::Error + Send + Sync>>(response)
+            }
+        });
+        Hands {
+            client: Client::new(service, "default"),
+            index: Arc::default(),
+            queue: Arc::default(),
+            leadership: Arc::new(Leadership::always()),
+        }
+    }
+
+    fn written(&self) -> Vec<String> {
+        let written = self.written.lock().unwrap();
+        written.iter().map(|(method, path, _)| format!("{method} {path}")).collect()
+    }
+}
+
+fn kafka(annotations: &Value) -> Kafka {
+    serde_json::from_value(json!({
+        "apiVersion": "kafka.strimzi.io/v1", "kind": "Kafka",
+        "metadata": {"name": "c", "namespace": NAMESPACE, "uid": "uid-kafka", "generation": 1, "annotations": annotations},
+        "spec": {"kafka": {"listeners": []}},
+        "status": {"clusterId": "the-id"}
+    }))
+    .unwrap()
+}
+
+fn world() -> World {
+    let key = ClusterKey { namespace: NAMESPACE.to_owned(), name: "c".to_owned() };
+    World {
+        key,
+        kafka: Arc::new(kafka(&json!({}))),
+        pools: BTreeMap::new(),
+        pod_sets: BTreeMap::new(),
+        taken: BTreeMap::new(),
+        pods: BTreeMap::new(),
+        config_maps: BTreeMap::new(),
+        services: BTreeMap::new(),
+        service_accounts: BTreeMap::new(),
+        budgets: BTreeMap::new(),
+        policies: BTreeMap::new(),
+        claims: BTreeMap::new(),
+        secrets: BTreeMap::new(),
+        references: BTreeMap::new(),
+        answers: Answers::default(),
+        troubles: Vec::new(),
+        checked_settings: BTreeMap::new(),
+        refused_growth: BTreeMap::new(),
+        refusals: BTreeSet::new(),
+        strangers: BTreeMap::new(),
+        refused_services: BTreeMap::new(),
+        referenced: BTreeMap::new(),
+        settings: Arc::new(Settings {
+            operator_version: "0.1.0".to_owned(),
+            node_image: "image".to_owned(),
+            kafka_images: BTreeMap::new(),
+            image_pull_policy: None,
+            image_pull_secrets: Vec::new(),
+            cluster_domain: "cluster.local".to_owned(),
+            network_policies: true,
+            operator_namespace_labels: BTreeMap::new(),
+        }),
+        now: Timestamp::UNIX_EPOCH,
+        entropy: Entropy([0; 32]),
+    }
+}
+
+fn claim_path() -> String {
+    format!("/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims/{CLAIM}")
+}
+
+fn meta(more: &Value) -> Value {
+    let mut meta = json!({"name": CLAIM, "namespace": NAMESPACE, "uid": "uid-there", "resourceVersion": "7"});
+    for (key, value) in more.as_object().unwrap() {
+        meta[key] = value.clone();
+    }
+    json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": {}})
+}
+
+/// The claim that a new node needs.
+fn wanted() -> Object {
+    let metadata = ObjectMeta {
+        name: Some(CLAIM.to_owned()),
+        namespace: Some(NAMESPACE.to_owned()),
+        labels: Some(world().key.labels()),
+        ..ObjectMeta::default()
+    };
+    Object::Claim(PersistentVolumeClaim { metadata, ..PersistentVolumeClaim::default() })
+}
+
+/// What becomes of a claim that is to be made where there is one already.
+async fn meet(more: &Value) -> (Vec<String>, Vec<String>) {
+    let server = Server::with(&claim_path(), meta(more));
+    let failures = server.hands().write(&world(), vec![wanted()]).await;
+    (failures.iter().map(ToString::to_string).collect(), server.written())
+}
+
+#[tokio::test]
+async fn a_claim_of_somebody_else_is_left_alone_and_both_are_named() {
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": true}]);
+    let labelled = world().key.labels();
+    for more in [json!({"ownerReferences": owner}), json!({"ownerReferences": owner, "labels": labelled})] {
+        let (failures, written) = meet(&more).await;
+        let expected =
+            format!("PersistentVolumeClaim {CLAIM} belongs to StatefulSet 'db', and is left as it is");
+        assert_eq!((failures, written), (vec![expected], Vec::new()), "{more}");
+    }
+    let (failures, written) = meet(&json!({"managedFields": [{"manager": "kubectl"}]})).await;
+    assert!(failures[0].contains("belongs to whoever wrote it with kubectl"), "{failures:?}");
+    assert_eq!(written, [""; 0]);
+}
+
+#[tokio::test]
+async fn what_lost_its_labels_is_healed() {
+    let owner =
+        json!([{"apiVersion": "kafka.strimzi.io/v1", "kind": "Kafka", "name": "c", "uid": "uid-kafka"}]);
+    for more in [json!({"ownerReferences": owner}), json!({"annotations": {"karst.io/cluster-id": "the-id"}})]
+    {
+        let (failures, written) = meet(&more).await;
+        assert_eq!((failures, written), (Vec::new(), vec![format!("PATCH {}", claim_path())]), "{more}");
+    }
+}
+
+#[tokio::test]
+async fn a_claim_with_our_labels_that_was_not_seen_is_looked_at_first() {
+    let (failures, written) = meet(&json!({"labels": world().key.labels()})).await;
+    assert_eq!((failures.len(), written), (1, Vec::new()));
+}
+
+#[tokio::test]
+async fn a_secret_that_lost_its_labels_gets_them_back_and_keeps_its_key() {
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/c-cluster-ca");
+    let owner =
+        json!([{"apiVersion": "kafka.strimzi.io/v1", "kind": "Kafka", "name": "c", "uid": "uid-kafka"}]);
+    let live = |owners: &Value| {
+        json!({"apiVersion": "v1", "kind": "Secret", "data": {"ca.key": "b2xk"}, "metadata": {
+            "name": "c-cluster-ca", "namespace": NAMESPACE, "uid": "u", "resourceVersion": "7", "ownerReferences": owners
+        }})
+    };
+    let metadata = ObjectMeta {
+        name: Some("c-cluster-ca".to_owned()),
+        labels: Some(world().key.labels()),
+        ..ObjectMeta::default()
+    };
+    let new = Secret { metadata, ..Secret::default() };
+    let server = Server::with(&path, live(&owner));
+    let failure = server.hands().write_secret(&world(), new.clone()).await.unwrap_err();
+    assert!(failure.is_conflict(), "it is decided anew: {failure}");
+    let now = server.objects.lock().unwrap()[&path].clone();
+    assert_eq!(now["data"]["ca.key"], "b2xk");
+    assert_eq!(now["metadata"]["labels"][CLUSTER_LABEL], "c");
+
+    let server = Server::with(&path, live(&json!([])));
+    let failure = server.hands().write_secret(&world(), new).await.unwrap_err();
+    assert!(failure.is_foreign(), "{failure}");
+    assert_eq!(server.written(), [""; 0]);
+}
+
+/// Deletes a claim, for a `Kafka` resource that is annotated by now.
+async fn remove_claim(annotations: &Value) -> Vec<String> {
+    let server = Server::with(&claim_path(), meta(&json!({})));
+    let kafka_path = format!("/apis/kafka.strimzi.io/v1/namespaces/{NAMESPACE}/kafkas/c");
+    let kafka = serde_json::to_value(kafka(annotations)).unwrap();
+    server.objects.lock().unwrap().insert(kafka_path, kafka);
+    let seen = Seen { name: CLAIM.to_owned(), uid: "uid-there".to_owned(), version: "7".to_owned() };
+    let removal = Removal::Claim { claim: seen, pod: "c-kafka-0".to_owned() };
+    let outcome = server.hands().remove(&world(), &removal).await;
+    assert_eq!(outcome.is_ok(), !server.written().is_empty(), "{outcome:?}");
+    server.written()
+}
+
+#[tokio::test]
+async fn a_disk_goes_only_if_the_user_still_wants_what_was_seen() {
+    assert_eq!(remove_claim(&json!({})).await, [format!("DELETE {}", claim_path())]);
+    for annotation in ["strimzi.io/pause-reconciliation", "strimzi.io/skip-broker-scaledown-check"] {
+        assert_eq!(remove_claim(&json!({annotation: "true"})).await, [""; 0], "{annotation}");
+    }
+}
