@@ -183,7 +183,14 @@ impl Comparison<'_> {
             let voter = Voter { node: observer.node, directory: observer.directory? };
             let is_free =
                 !self.quorum.has_voter(observer.node) && !self.renewal.waiting.contains(&observer.node);
-            let is_up = health::is_up(self.world, observer.node) && observer.is_caught_up(self.limit);
+            // The leader remembers a disk that is gone for a while. The one that the node has now is ahead of it.
+            let is_gone = self.quorum.observers.iter().any(|other| {
+                other.node == observer.node
+                    && other.directory != observer.directory
+                    && other.behind.is_some_and(|behind| observer.behind.is_none_or(|own| behind < own))
+            });
+            let is_up =
+                !is_gone && health::is_up(self.world, observer.node) && observer.is_caught_up(self.limit);
             let would_hold = self.healthy_without(None) + 1 >= health::majority(self.quorum.voters.len() + 1);
             (is_free && is_up && would_hold).then(|| Change::Join { voter, host: host.clone() })
         });

@@ -43,7 +43,9 @@ pub(crate) enum Service {
     Recovers(Option<Recovery>),
     /// Nobody can say whether it recovers its logs.
     Untold(String),
-    /// Nothing.
+    /// It runs and does not serve, by what was seen of it. It may be back by now, unless it has been late for long.
+    Late { for_long: bool },
+    /// Nothing: it does not run.
     Idle,
 }
 
@@ -179,8 +181,7 @@ pub(crate) fn service(world: &World, node: NodeId, pod: &PodView) -> Service {
     match world.answers.launchers.get(&node) {
         Some(Answer::Known(said)) => match said.recovery {
             Some(recovery) => Service::Recovers(Some(recovery).filter(|recovery| recovery.all > 0)),
-            None if is_given_up(world, pod) || !is_registration_unknown(world) => Service::Idle,
-            None => Service::Serves,
+            None => Service::Late { for_long: is_given_up(world, pod) },
         },
         Some(Answer::Silent(why)) => Service::Untold(why.clone()),
         Some(Answer::NotAsked) | None => Service::Untold("it was not asked".to_owned()),
@@ -191,10 +192,6 @@ pub(crate) fn service(world: &World, node: NodeId, pod: &PodView) -> Service {
 fn is_unfenced(world: &World, node: NodeId) -> bool {
     let registered = world.answers.registered.known();
     registered.is_some_and(|known| known.brokers.iter().any(|broker| broker.node == node && !broker.fenced))
-}
-
-fn is_registration_unknown(world: &World) -> bool {
-    world.answers.registered.known().is_none()
 }
 
 /// Has it been of no use for so long that a silent Kafka is no reason to leave it alone?
@@ -214,11 +211,12 @@ impl Judge<'_> {
     pub(crate) fn obstacle(&self, node: NodeId, service: &Service, stop: &Stop) -> Option<Obstacle> {
         let loses = stop.get(&node) == Some(&Disks::Go);
         match service {
-            _ if loses => {}
             Service::Recovers(progress) => return Some(Obstacle::Recovers { node, progress: *progress }),
+            _ if loses => {}
             Service::Untold(why) => return Some(Obstacle::RecoveryUnknown { node, why: why.clone() }),
             Service::Idle => return None,
-            Service::Serves => {}
+            Service::Late { for_long } if !self.is_back(node, *for_long) => return None,
+            Service::Late { .. } | Service::Serves => {}
         }
         let partitions = match self.partitions {
             Answer::Known(partitions) => *partitions,
@@ -242,6 +240,15 @@ impl Judge<'_> {
         }
         let (concern, partitions) = found.into_iter().next()?;
         Some(concern.of(node, health::some_of(&partitions)))
+    }
+
+    /// Does Kafka count on a broker that was late a moment ago? One that is fenced is in no ISR but as the last one, and then nobody
+    /// leads.
+    fn is_back(&self, node: NodeId, late_for_long: bool) -> bool {
+        match self.partitions.known() {
+            None => !late_for_long,
+            Some(known) => known.on(node).any(|one| one.leader.is_some() && one.in_sync.contains(&node)),
+        }
     }
 
     /// Its disk stays: only what it serves now is missed.
@@ -278,7 +285,11 @@ impl Judge<'_> {
         let loses = |node: &NodeId| stop.get(node) == Some(&Disks::Go);
         let may_have_all = partition.leader.is_none() || partition.holders().any(|holder| holder == node);
         if !may_have_all {
-            let is_missed = *service != Service::Idle;
+            let is_missed = match service {
+                Service::Idle => false,
+                Service::Late { for_long } => self.is_back(node, *for_long),
+                _ => true,
+            };
             return is_missed.then(|| self.concern_of_stop(partition, node, stop)).flatten();
         }
         let others: Vec<_> = partition.replicas.iter().filter(|other| !loses(other)).collect();

@@ -139,6 +139,7 @@ impl Sim {
         }
         if self.happens(self.faults.deletions)
             && let Some(node) = self.any_node()
+            && self.can_lose_pod(node)
         {
             self.strike_nodes(Edit::DeletePod(node.0));
         }
@@ -181,6 +182,12 @@ impl Sim {
     fn any_node(&mut self) -> Option<NodeId> {
         let nodes: Vec<NodeId> = self.quorum.processes.keys().copied().collect();
         self.fates.pick(&nodes).copied()
+    }
+
+    /// A pod on ephemeral disks takes them with it.
+    fn can_lose_pod(&self, node: NodeId) -> bool {
+        let has_claim = self.api.claims().any(|claim| node_of_pod(&claim.meta.name) == Some(node));
+        has_claim || self.can_lose_disk(node)
     }
 
     /// Would a majority of intact voters be left, and the data of every partition?

@@ -83,19 +83,21 @@ fn view(status: StatusCode, text: &str) -> LauncherView {
     LauncherView { recovery }
 }
 
-/// How far the recovery of logs is, if that is what the text begins with: `recovering logs`, and from when Kafka has said how many
-/// there are `recovering logs: DONE of ALL`, each of them alone in its line.
+/// Whatever begins with `recovering logs` says that they are recovered: when the rest cannot be understood, only how far is not
+/// known. From when Kafka has said how many there are it is `recovering logs: DONE of ALL`, and words for people may follow.
 fn recovery(text: &str) -> Option<Recovery> {
     let said = text.lines().next()?.strip_prefix(RECOVERING)?;
-    if said.is_empty() {
-        return Some(Recovery { done: 0, all: 0 });
-    }
-    let (done, all) = said.strip_prefix(": ")?.split_once(" of ")?;
-    let (done, all) = (number(done)?, number(all)?);
+    Some(progress(said).unwrap_or(Recovery { done: 0, all: 0 }))
+}
+
+fn progress(said: &str) -> Option<Recovery> {
+    let mut words = said.strip_prefix(": ")?.split(' ');
+    let (done, of, all) = (words.next()?, words.next()?, words.next()?);
+    let (done, all) = (number(done)?, number(all).filter(|_| of == "of")?);
     (done <= all).then_some(Recovery { done, all })
 }
 
-/// Digits and nothing else: no sign, no blank.
+/// Digits and nothing else: no sign.
 fn number(digits: &str) -> Option<usize> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
 }
@@ -114,34 +116,39 @@ mod tests {
         assert_eq!(recovery("recovering logs: 3 of 250\n"), recovered(3, 250));
         assert_eq!(recovery("recovering logs: 0 of 1\r\nand more\n"), recovered(0, 1));
         assert_eq!(recovery("recovering logs: 7 of 7"), recovered(7, 7));
+        // As the launcher says it.
+        let advice = "(Kafka was not shut down cleanly; ending it now would make it begin again)";
+        assert_eq!(recovery(&format!("recovering logs: 17 of 340 {advice}\n")), recovered(17, 340));
+        assert_eq!(recovery(&format!("recovering logs {advice}\n")), recovered(0, 0));
+    }
+
+    /// Whoever takes a recovery for none restarts the broker, and it begins again.
+    #[test]
+    fn what_cannot_be_understood_of_a_recovery_is_only_how_far_it_is() {
+        for rest in [
+            ":",
+            ": ",
+            ":3 of 4",
+            ": 3",
+            ": 3 of ",
+            ":  of 4",
+            ": 3 to 4",
+            ": +3 of 4",
+            ": -3 of 4",
+            ": 5 of 4",
+            ": 3 of 99999999999999999999999",
+            ": \u{0663} of 4",
+        ] {
+            let text = format!("recovering logs{rest}");
+            assert_eq!(recovery(&text), Some(Recovery { done: 0, all: 0 }), "{text:?}");
+        }
     }
 
     #[test]
     fn any_other_text_is_no_recovery() {
-        for text in [
-            "",
-            "ready\n",
-            "starting\n",
-            "\nrecovering logs\n",
-            " recovering logs",
-            "Recovering logs",
-            "recovering logs ",
-            "recovering logs:",
-            "recovering logs: ",
-            "recovering logs:3 of 4",
-            "recovering logs: 3",
-            "recovering logs: 3 of ",
-            "recovering logs:  of 4",
-            "recovering logs: 3 of 4 ",
-            "recovering logs: 3 of 4, patience",
-            "recovering logs: 3 of 4 of 5",
-            "recovering logs: +3 of 4",
-            "recovering logs: -3 of 4",
-            "recovering logs: 5 of 4",
-            "recovering logs: 3 of 99999999999999999999999",
-            "recovering logs: \u{0663} of 4",
-            "recovering logstash",
-        ] {
+        for text in
+            ["", "ready\n", "starting\n", "\nrecovering logs\n", " recovering logs", "Recovering logs"]
+        {
             assert_eq!(recovery(text), None, "{text:?}");
         }
     }

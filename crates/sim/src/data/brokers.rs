@@ -136,6 +136,10 @@ impl Brokers {
 
     /// Is a broker slow, or cut off?
     pub(super) fn are_disturbed(&self) -> bool {
-        !self.slow.is_empty() || self.known.values().any(|broker| broker.is_cut_off)
+        !self.slow.is_empty()
+            || self
+                .known
+                .values()
+                .any(|broker| broker.is_cut_off && !matches!(broker.phase, Phase::Away { .. }))
     }
 }
