@@ -72,6 +72,8 @@ pub(crate) enum Obstacle {
     LosesUnknown { node: NodeId, why: String },
     /// It recovers its logs.
     Recovers { node: NodeId, progress: Option<Recovery> },
+    /// It runs and does not serve yet, and these wait for it.
+    NotBackYet { node: NodeId, partitions: String },
     /// It does not serve, and does not say whether it recovers its logs.
     RecoveryUnknown { node: NodeId, why: String },
 }
@@ -128,6 +130,10 @@ impl fmt::Display for Obstacle {
                 }
                 f.write_str(", and would have to begin again")
             }
+            Self::NotBackYet { node, partitions } => write!(
+                f,
+                "broker {node} is not back yet, and these partitions wait for it: {partitions}; if it does not come back, delete its pod"
+            ),
             Self::RecoveryUnknown { node, why } => write!(
                 f,
                 "broker {node} does not serve, and its launcher does not say whether it recovers its logs ({why}); if it does not, delete its pod"
@@ -215,7 +221,9 @@ impl Judge<'_> {
             _ if loses => {}
             Service::Untold(why) => return Some(Obstacle::RecoveryUnknown { node, why: why.clone() }),
             Service::Idle => return None,
-            Service::Late { for_long } if !self.is_back(node, *for_long) => return None,
+            Service::Late { for_long } if !self.is_back(node, *for_long) => {
+                return self.awaited_by(node).map(|partitions| Obstacle::NotBackYet { node, partitions });
+            }
             Service::Late { .. } | Service::Serves => {}
         }
         let partitions = match self.partitions {
@@ -249,6 +257,14 @@ impl Judge<'_> {
             None => !late_for_long,
             Some(known) => known.on(node).any(|one| one.leader.is_some() && one.in_sync.contains(&node)),
         }
+    }
+
+    /// Partitions that nobody leads before the broker is back. It may be about to: a broker that has read its logs needs some
+    /// seconds more until it serves.
+    fn awaited_by(&self, node: NodeId) -> Option<String> {
+        let waits = |one: &&PartitionView| one.leader.is_none() && one.holders().any(|holder| holder == node);
+        let waiting: Vec<_> = self.partitions.known()?.on(node).filter(waits).collect();
+        (!waiting.is_empty()).then(|| health::some_of(&waiting))
     }
 
     /// Its disk stays: only what it serves now is missed.

@@ -58,6 +58,8 @@ struct Known {
 pub enum Stop {
     /// Another takes its place.
     Restart,
+    /// The same, and the cluster starts over.
+    Anew,
     /// Its node goes.
     Removal,
 }
@@ -130,7 +132,7 @@ impl Sim {
     pub fn check_stop(&mut self, pod: &str, stop: Stop) {
         let Some(node) = node_of_pod(pod) else { return };
         let committed = self.quorum.committed_voters();
-        let keeps_role = stop == Stop::Restart && self.keeps_controller_role(pod);
+        let keeps_role = stop != Stop::Removal && self.keeps_controller_role(pod);
         if !keeps_role && committed.iter().any(|voter| voter.node == node) {
             self.fail(format!("pod {pod} goes, or loses the controller role, and its node votes"));
         }

@@ -377,7 +377,25 @@ fn a_broker_that_recovers_its_logs_is_not_restarted_and_its_progress_is_told() {
     let (count, said) = said_to_be(Answer::Silent("connection refused".into()));
     assert!(count == 0 && said.contains("connection refused"), "{said}");
     // It does nothing for anybody.
-    assert_eq!(said_to_be(Answer::Known(LauncherView::default())).0, 1);
+    let not_recovering = Answer::Known(LauncherView::default());
+    assert_eq!(said_to_be(not_recovering.clone()).0, 1);
+    // It has read its logs, and will lead in a moment what nobody else can.
+    let mut waits = partition("orders", &[0, 1, 2], &[1], 2);
+    waits.leader = None;
+    world.answers.launchers.insert(NodeId(1), not_recovering);
+    let mut restarts_with = |partition: &PartitionView| {
+        let found = vec![partition.clone()];
+        world.answers.partitions = Answer::Known(Partitions { of: nodes(&[1]), found });
+        let plan = karst_core::plan::plan(&world).unwrap();
+        (plan.restarts.len(), plan.notices.iter().map(ToString::to_string).collect::<String>())
+    };
+    let (count, said) = restarts_with(&waits);
+    assert!(count == 0 && said.contains("orders-0") && said.contains("delete its pod"), "{said}");
+    // It leads already, by what is known now.
+    waits.leader = Some(NodeId(1));
+    assert_eq!(restarts_with(&waits).0, 0);
+    (waits.leader, waits.in_sync) = (Some(NodeId(0)), [NodeId(0), NodeId(2)].into());
+    assert_eq!(restarts_with(&waits).0, 1);
 }
 
 #[test]

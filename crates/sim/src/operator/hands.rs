@@ -9,7 +9,7 @@ use karst_core::claims::Growth;
 use karst_core::names::{MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, safety_of_kafka, safety_of_pool};
 use karst_core::objects::Object;
 use karst_core::plan::{Fact, Mark, Protection, Removal, Seen};
-use karst_core::rolling::Restart;
+use karst_core::rolling::{Cause, Restart};
 use karst_core::status;
 use karst_core::world::{PodView, World};
 use serde_json::Value;
@@ -364,9 +364,12 @@ impl Operator {
         let causes: Vec<_> = restart.causes.iter().map(ToString::to_string).collect();
         let name = self.name();
         sim.tell(|| format!("{name}restarts {pod}, because {}", causes.join(", ")));
-        self.delete_checked(sim, Kind::Pod, pod, &restart.uid, None, |sim| {
-            sim.check_stop(pod, Stop::Restart);
-        })?;
+        // What is formed anew has nothing left that its logs could be read for.
+        let stop = match restart.causes.contains(&Cause::FormedAnew) {
+            true => Stop::Anew,
+            false => Stop::Restart,
+        };
+        self.delete_checked(sim, Kind::Pod, pod, &restart.uid, None, |sim| sim.check_stop(pod, stop))?;
         let seen = self.cache.get_mut(&(Kind::Pod, pod.clone()));
         if let Some(Stored { item: Item::Pod(seen), .. }) = seen.filter(|seen| seen.item.uid() == restart.uid)
         {
