@@ -12,6 +12,8 @@ use nix::unistd::Pid;
 const KAFKA: &str = "java";
 /// The class that makes it Kafka, and not one of its tools.
 const KAFKA_CLASS: &[u8] = b"kafka.Kafka";
+/// How threads begin that read logs, after what Java leaves of their names.
+const LOG_READERS: &str = "log-rec";
 
 /// Sends a signal to the process in a pod whose program ends with `program`.
 pub(crate) fn signal(pod: &Pod, program: &str, signal: Signal) -> Result<()> {
@@ -35,6 +37,14 @@ pub(crate) fn kafka_of(pod: &Pod) -> Result<Pid> {
         command.first().is_some_and(|first| first.ends_with(KAFKA.as_bytes()))
             && command.contains(&KAFKA_CLASS)
     })
+}
+
+/// Does Kafka read its logs? It has threads for that and for nothing else.
+pub(crate) fn reads_logs(process: Pid) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
+    // Threads come and go while they are looked at.
+    let mut names = threads.flatten().filter_map(|one| std::fs::read_to_string(one.path().join("comm")).ok());
+    names.any(|name| name.starts_with(LOG_READERS))
 }
 
 /// Stops the clock for a process.

@@ -7,13 +7,13 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::STARTING;
-use crate::processes::{freeze, kafka_of, kill_kafka, wake_kafka};
+use crate::processes::{freeze, kafka_of, kill_kafka, reads_logs, wake_kafka};
 use crate::story::Scene;
 
-/// How often somebody looks for a process that is about to start: Kafka must not get far.
-const LOOKING: Duration = Duration::from_millis(20);
+/// How often somebody looks at a Kafka that is starting: it may not have much to read.
+const LOOKING: Duration = Duration::from_millis(5);
 
-/// A broker that was killed, has begun to start again, and comes no further until somebody wakes it.
+/// A broker that was killed, reads its logs, and comes no further until somebody wakes it.
 #[derive(Debug)]
 pub struct Recovering<'a> {
     scene: &'a Scene,
@@ -21,7 +21,7 @@ pub struct Recovering<'a> {
 }
 
 impl<'a> Recovering<'a> {
-    /// Kills Kafka in a pod, and freezes the one that is started next. Its logs were not closed, so it has to read them first.
+    /// Kills Kafka in a pod, and freezes the one that is started next when it has begun to read its logs: they were not closed.
     pub async fn begin(scene: &'a Scene, pod: &str) -> Result<Self> {
         let found = scene.api::<Pod>().get(pod).await?;
         let dying = kafka_of(&found)?;
@@ -29,8 +29,8 @@ impl<'a> Recovering<'a> {
         let until = Instant::now() + STARTING;
         let next = loop {
             match kafka_of(&found) {
-                Ok(process) if process != dying => break process,
-                _ => ensure!(Instant::now() < until, "Kafka was not started again in {pod}"),
+                Ok(process) if process != dying && reads_logs(process) => break process,
+                _ => ensure!(Instant::now() < until, "nobody saw Kafka read its logs in {pod}"),
             }
             sleep(LOOKING).await;
         };

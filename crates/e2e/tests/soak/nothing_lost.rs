@@ -32,6 +32,8 @@ const MOVING: Duration = Duration::from_secs(600);
 const HELD: Duration = Duration::from_secs(40);
 /// The broker that dies.
 const DYING: &str = "live-brokers-21";
+/// So many logs take it a moment to read.
+const PARTITIONS: usize = 100;
 
 #[tokio::test]
 async fn nothing_lost_by_moving_all_copies_at_once_nor_by_restarts_during_a_recovery() -> Result<()> {
@@ -48,6 +50,7 @@ async fn nothing_lost_by_moving_all_copies_at_once_nor_by_restarts_during_a_reco
             Ok(())
         })
         .await?;
+        give_it_something_to_read(&tools).await?;
         under_records(scene, &bootstrap, async || restart_all_while_one_recovers(&cluster).await).await
     })
     .await
@@ -146,6 +149,14 @@ async fn fewest_copies_during(bootstrap: &str, tell: impl AsyncFnOnce() -> Resul
         told
     });
     told.and(fewest)
+}
+
+/// A topic of many partitions, each with a log on the broker that is to die.
+async fn give_it_something_to_read(tools: &ConsoleTools<'_>) -> Result<()> {
+    let replicas = vec!["21:0"; PARTITIONS].join(",");
+    let topic = ["--create", "--topic", "many", "--replica-assignment", &replicas];
+    let config = ["--config", "min.insync.replicas=1"];
+    tools.run("kafka-topics", &[topic.as_slice(), &config].concat(), "").await.map(drop)
 }
 
 /// A broker that reads its logs anew is coming back: whoever restarts it makes it begin again.
