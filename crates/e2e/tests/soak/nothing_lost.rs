@@ -18,7 +18,7 @@ use karst_e2e::{kubectl, wait};
 use karst_kafka::{Admin, Bootstrap, ClientConfig, TopicSelection};
 use kube::ResourceExt;
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 /// The brokers that have all copies of everything.
@@ -156,7 +156,17 @@ async fn give_it_something_to_read(tools: &ConsoleTools<'_>) -> Result<()> {
     let replicas = vec!["21:0"; PARTITIONS].join(",");
     let topic = ["--create", "--topic", "many", "--replica-assignment", &replicas];
     let config = ["--config", "min.insync.replicas=1"];
-    tools.run("kafka-topics", &[topic.as_slice(), &config].concat(), "").await.map(drop)
+    tools.run("kafka-topics", &[topic.as_slice(), &config].concat(), "").await?;
+    let until = Instant::now() + ACTING;
+    loop {
+        let logs = tools.log_dirs("21").await?.into_values().flatten();
+        let there = logs.filter(|log| log.starts_with("many-")).count();
+        if there == PARTITIONS {
+            return Ok(());
+        }
+        ensure!(Instant::now() < until, "broker 21 has {there} logs, and not {PARTITIONS}");
+        sleep(LOOKING).await;
+    }
 }
 
 /// A broker that reads its logs anew is coming back: whoever restarts it makes it begin again.
@@ -176,6 +186,7 @@ async fn restart_all_while_one_recovers(cluster: &Cluster<'_>) -> Result<()> {
     ensure!(restarted.await.is_err(), "the broker was restarted while it read its logs");
 
     scene.step("letting it go on: it restarts when it has come back, and so do all");
+    // One that is stopped between the end of its reading and the end of its start closes no log either, and begins again.
     let mut came_back = false;
     let watching = wait::until_one(scene.api::<Pod>(), DYING, "another pod", 3 * STARTING, |pod| {
         came_back |= is_first(pod, first) && pod.is_some_and(is_pod_ready);
