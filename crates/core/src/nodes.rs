@@ -222,7 +222,7 @@ impl Guard<'_> {
     fn may_move(&mut self, node: NodeId, partitions: &Answer<&Partitions>) -> bool {
         let stop = Stop::from([(node, Disks::Go)]);
         let pod = self.world.key.pod(&self.pool.name, node);
-        let judge = Judge { world: self.world, partitions };
+        let judge = Judge::new(self.world, partitions);
         let Some(obstacle) = judge.obstacle(node, &Service::Serves, &stop) else { return true };
         if safety::is_allowed_to_lose(self.world, &pod) {
             return true;

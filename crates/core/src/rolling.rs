@@ -475,7 +475,7 @@ impl Choice<'_> {
             return (!here.is_empty()).then(|| Held::Until(stays()));
         }
         let service = safety::service(self.world, node, due.pod);
-        let obstacle = Judge { world: self.world, partitions }.obstacle(node, &service, stop)?;
+        let obstacle = Judge::new(self.world, partitions).obstacle(node, &service, stop)?;
         let is_given_up = safety::is_given_up(self.world, due.pod);
         let waits_for_a_person =
             obstacle.needs_a_person() || (is_given_up && obstacle.needs_a_person_in_the_end());

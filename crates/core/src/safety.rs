@@ -178,17 +178,22 @@ pub(crate) fn disks_of(world: &World, node: Node<'_>, pod: &PodView) -> Disks {
 
 /// What a broker does for others.
 pub(crate) fn service(world: &World, node: NodeId, pod: &PodView) -> Service {
-    if pod.ready || is_unfenced(world, node) {
+    if pod.ready {
+        return Service::Serves;
+    }
+    // Kafka counts on a broker that died until its session ends: while it reads its logs already.
+    let said = world.answers.launchers.get(&node).and_then(Answer::known);
+    if let Some(recovery) = said.and_then(|said| said.recovery) {
+        return Service::Recovers(Some(recovery).filter(|recovery| recovery.all > 0));
+    }
+    if is_unfenced(world, node) {
         return Service::Serves;
     }
     if pod.stuck.is_some() || pod.phase != "Running" {
         return Service::Idle;
     }
     match world.answers.launchers.get(&node) {
-        Some(Answer::Known(said)) => match said.recovery {
-            Some(recovery) => Service::Recovers(Some(recovery).filter(|recovery| recovery.all > 0)),
-            None => Service::Late { for_long: is_given_up(world, pod) },
-        },
+        Some(Answer::Known(_)) => Service::Late { for_long: is_given_up(world, pod) },
         Some(Answer::Silent(why)) => Service::Untold(why.clone()),
         Some(Answer::NotAsked) | None => Service::Untold("it was not asked".to_owned()),
     }
@@ -208,11 +213,18 @@ pub(crate) fn is_given_up(world: &World, pod: &PodView) -> bool {
 /// Judges which brokers can be missed.
 #[derive(Debug)]
 pub(crate) struct Judge<'a> {
-    pub(crate) world: &'a World,
-    pub(crate) partitions: &'a Answer<&'a Partitions>,
+    world: &'a World,
+    partitions: &'a Answer<&'a Partitions>,
+    /// The nodes that keep up with the controllers.
+    current: BTreeSet<NodeId>,
 }
 
-impl Judge<'_> {
+impl<'a> Judge<'a> {
+    /// By what is known of the world, and of the partitions on these brokers.
+    pub(crate) fn new(world: &'a World, partitions: &'a Answer<&'a Partitions>) -> Self {
+        Self { world, partitions, current: world.current_nodes() }
+    }
+
     /// What keeps a broker from stopping beside those that stop already.
     pub(crate) fn obstacle(&self, node: NodeId, service: &Service, stop: &Stop) -> Option<Obstacle> {
         let loses = stop.get(&node) == Some(&Disks::Go);
@@ -324,13 +336,14 @@ impl Judge<'_> {
         (left < others.len() || !takes_writes).then_some(Concern::LosesCopy)
     }
 
-    /// The nodes that stay, have a complete copy, and serve.
+    /// The nodes that stay, have a complete copy, and serve. One that is cut off from the controllers is about to be fenced, and then
+    /// it leads nothing.
     fn up_in_sync<'p>(
         &'p self,
         partition: &'p PartitionView,
         stop: &'p Stop,
     ) -> impl Iterator<Item = NodeId> + 'p {
-        let in_sync = partition.in_sync.iter().copied();
+        let in_sync = partition.in_sync.intersection(&self.current).copied();
         in_sync.filter(|node| {
             !stop.contains_key(node) && !partition.offline.contains(node) && is_broker_up(self.world, *node)
         })

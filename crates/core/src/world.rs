@@ -590,14 +590,18 @@ impl World {
         self.hosts(|pod| pod.runs_broker() && pod.is_serving())
     }
 
+    /// The nodes that have all of the metadata, by the word of the quorum's leader in this pass.
+    pub(crate) fn current_nodes(&self) -> BTreeSet<NodeId> {
+        let limit = health::fetch_timeout(self);
+        let quorum = self.answers.quorum.known().into_iter();
+        let replicas = quorum.flat_map(|quorum| quorum.voters.iter().chain(&quorum.observers));
+        replicas.filter(|replica| replica.is_caught_up(limit)).map(|replica| replica.node).collect()
+    }
+
     /// The brokers that serve, and that have all of the metadata, by the word of the quorum's leader in this pass. A broker that is
     /// cut off from the controllers goes on to tell of partitions as they were. Without that word it is known of none.
     pub fn current_brokers(&self) -> Vec<String> {
-        let Some(quorum) = self.answers.quorum.known() else { return Vec::new() };
-        let limit = health::fetch_timeout(self);
-        let replicas = quorum.voters.iter().chain(&quorum.observers);
-        let current: BTreeSet<NodeId> =
-            replicas.filter(|replica| replica.is_caught_up(limit)).map(|replica| replica.node).collect();
+        let current = self.current_nodes();
         self.hosts(|pod| {
             let node = names::node_of_pod(&pod.meta.name);
             pod.runs_broker() && pod.is_serving() && node.is_some_and(|node| current.contains(&node))

@@ -347,6 +347,24 @@ fn a_broker_that_does_not_serve_or_is_on_its_way_out_is_not_counted_on() {
     assert!(plan.restarts.is_empty());
 }
 
+/// It is in the ISR until its session ends, and leads nothing afterwards.
+#[test]
+fn a_broker_that_is_cut_off_from_the_controllers_is_not_counted_on() {
+    let mut world = converged();
+    ask_pod(&mut world, "my-cluster-brokers-0", MANUAL);
+    let mut quorum = healthy_quorum(&world);
+    let Answer::Known(known) = &mut quorum else { panic!("a quorum") };
+    let cut_off = known.observers.iter_mut().find(|one| one.node == NodeId(1)).unwrap();
+    cut_off.behind = Some(std::time::Duration::from_secs(5));
+    world.answers.quorum = quorum;
+    let tight = partition("tight", &[0, 1], &[0, 1], 1);
+    world.answers.partitions = Answer::Known(Partitions { of: nodes(&[0]), found: vec![tight] });
+    world.answers.registered = Kafka::default().registered(&world);
+    let plan = plan(&world).unwrap();
+    let said: String = plan.notices.iter().map(ToString::to_string).collect();
+    assert!(plan.restarts.is_empty() && said.contains("tight-0"), "{said}");
+}
+
 #[test]
 fn a_broker_that_recovers_its_logs_is_not_restarted_and_its_progress_is_told() {
     let mut world = converged();

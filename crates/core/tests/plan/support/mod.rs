@@ -535,13 +535,25 @@ impl Kafka {
             behind: is_up(voter).then_some(Duration::ZERO),
         };
         let others = running.iter().map(|node| Voter { node: *node, directory: self.disk(*node) });
+        let brokers = world.pods.iter().filter(|(_, pod)| pod.is_serving() && !pod.runs_controller());
+        let brokers = brokers.filter_map(|(name, _)| karst_core::names::node_of_pod(name));
+        let brokers = brokers.map(|node| Replica {
+            node,
+            directory: (!self.is_static).then(|| self.disk(node)),
+            takes_part: true,
+            behind: Some(Duration::ZERO),
+        });
         Answer::Known(QuorumView {
             cluster_id: Some(ID_IN_KAFKA.into()),
             leader: leader.node,
             epoch: 1,
             stable_for: Duration::from_secs(60),
             voters: self.voters.iter().map(replica).collect(),
-            observers: others.filter(|one| !self.voters.contains(one)).map(|one| replica(&one)).collect(),
+            observers: others
+                .filter(|one| !self.voters.contains(one))
+                .map(|one| replica(&one))
+                .chain(brokers)
+                .collect(),
             is_dynamic: !self.is_static,
             registered: self.controllers.keys().copied().chain(running.iter().copied()).collect(),
             is_committed: true,
