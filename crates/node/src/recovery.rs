@@ -3,9 +3,10 @@
 //! That takes hours where there is much to read, and whoever ends Kafka meanwhile, however politely, makes it begin again
 //! with the first log. So it is told who should not: the operator, by the text of `/ready`.
 //!
-//! That Kafka will do it is known before it starts, by the mark that it did not leave ([`storage::unclean`]). Whether it does
-//! so now its threads tell ([`threads`]); before, a restart costs nothing. How far it is stands in its output, for as long as
-//! users let it write that; a Kafka that says nothing counts as recovering until it answers.
+//! That Kafka will do it is known before it starts, by the mark that it did not leave ([`storage::unclean`]). That it has begun
+//! its threads tell ([`threads`]); before, a restart costs nothing. How far it is stands in its output, for as long as
+//! users let it write that. It is over when Kafka answers: ended between its last log and that, it closes none of them, and
+//! the next start reads them all once more.
 
 mod lines;
 
@@ -71,7 +72,7 @@ impl Ahead {
 
     /// Kafka was started.
     pub(crate) fn begun(self, kafka: &Child) -> (Recovery, Option<Output>) {
-        (Recovery { kafka: kafka.id(), told: self.told, is_over: AtomicBool::new(false) }, self.output)
+        (Recovery::new(kafka.id(), self.told), self.output)
     }
 }
 
@@ -96,10 +97,15 @@ fn listen(command: &mut Command, told: Arc<Mutex<Told>>) -> io::Result<Output> {
 pub struct Recovery {
     kafka: u32,
     told: Arc<Mutex<Told>>,
+    has_begun: AtomicBool,
     is_over: AtomicBool,
 }
 
 impl Recovery {
+    fn new(kafka: u32, told: Arc<Mutex<Told>>) -> Self {
+        Self { kafka, told, has_begun: AtomicBool::new(false), is_over: AtomicBool::new(false) }
+    }
+
     /// Kafka has answered on its own listener, which it opens when all logs are loaded.
     pub(crate) fn answered(&self) {
         self.is_over.store(true, Ordering::Relaxed);
@@ -111,10 +117,12 @@ impl Recovery {
             return None;
         }
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_over || threads::loading(self.kafka) == Loading::NotNow {
-            return None;
+        let threads = threads::loading(self.kafka);
+        if threads == Loading::Now || told.is_over || told.logs().is_some() {
+            self.has_begun.store(true, Ordering::Relaxed);
         }
-        Some(Progress { logs: told.logs() })
+        let waits = threads == Loading::NotNow && !self.has_begun.load(Ordering::Relaxed);
+        (!waits).then(|| Progress { logs: told.logs() })
     }
 }
 
@@ -122,7 +130,7 @@ impl Recovery {
 impl Recovery {
     /// Of a process that has no threads with Kafka's names.
     pub(crate) fn of_nobody() -> Self {
-        Self { kafka: u32::MAX, told: Arc::default(), is_over: AtomicBool::new(false) }
+        Self::new(u32::MAX, Arc::default())
     }
 }
 
@@ -151,8 +159,9 @@ mod tests {
         assert_eq!(recovery.progress(), None);
     }
 
+    /// It closes none of them when it is ended before it answers.
     #[test]
-    fn a_kafka_that_says_that_its_logs_are_loaded_does_not_recover_any_more() {
+    fn a_kafka_that_says_that_its_logs_are_loaded_recovers_until_it_answers() {
         let recovery = Recovery::of_nobody();
         recovery
             .told
@@ -161,6 +170,8 @@ mod tests {
             .hear("Recovering 3 logs from /d since no clean shutdown file was found");
         assert_eq!(recovery.progress(), Some(Progress { logs: Some((0, 3)) }));
         recovery.told.lock().unwrap().hear("Loaded 3 logs in 17ms (unclean log dirs = ArrayBuffer(/d))");
+        assert!(recovery.progress().is_some());
+        recovery.answered();
         assert_eq!(recovery.progress(), None);
     }
 }

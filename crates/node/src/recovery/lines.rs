@@ -39,6 +39,8 @@ impl Told {
             }
         } else if is_over(line) {
             self.is_over = true;
+            // Not each of them is told of in words that are understood.
+            self.directories.values_mut().for_each(|logs| logs.done = logs.all);
         }
     }
 }
