@@ -160,15 +160,14 @@ pub(crate) fn disks_of(world: &World, node: Node<'_>, pod: &PodView) -> Disks {
     if !pod.was_ready {
         return Disks::Stay;
     }
+    // A claim that is not seen may be gone.
     let is_kept = |medium: &Medium, claim: Option<String>| match medium {
         Medium::Ephemeral { .. } => false,
-        // A claim that is not seen may be gone.
-        Medium::Claim { .. } => {
-            claim.is_some_and(|name| world.claims.get(&name).is_some_and(|claim| !claim.meta.deleting))
-        }
+        Medium::Claim { .. } => claim.is_some_and(|name| world.claims.contains_key(&name)),
     };
     let disks = node.pool.storage.disks().iter();
     let mut kept = disks.map(|disk| is_kept(&disk.medium, disk.claim_name(&pod.meta.name)));
+    // Also one of a volume that the pool no longer has, and the pod still does.
     let is_any_going = world
         .claims
         .values()

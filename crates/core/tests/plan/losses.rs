@@ -263,6 +263,24 @@ fn ephemeral_brokers_restart_when_all_their_copies_are_elsewhere() {
     assert!(pods.is_empty() && said.contains("orders-0"), "{said}");
 }
 
+/// Its disk has all that was acknowledged, though it is not in sync any more (KIP-966).
+#[test]
+fn an_eligible_leader_that_crashes_keeps_its_ephemeral_disk() {
+    let mut world = with_storage("{type: ephemeral}", 3);
+    let pod = "my-cluster-brokers-0";
+    ask_pod(&mut world, pod, MANUAL);
+    edit_pod(&mut world, pod, |pod| {
+        (pod.ready, pod.stuck) = (false, Some("CrashLoopBackOff: OOMKilled".into()));
+    });
+    let mut orders = partition("orders", &[0, 1, 2], &[1], 2);
+    assert_eq!(restarts(&mut world, &[orders.clone()]).0, [pod], "others have what it has");
+    orders.eligible = [NodeId(0)].into();
+    let (pods, said) = restarts(&mut world, &[orders.clone()]);
+    assert!(pods.is_empty() && said.contains("orders-0"), "{said}");
+    (orders.eligible, orders.last_known) = (BTreeSet::new(), [NodeId(0)].into());
+    assert_eq!(restarts(&mut world, &[orders]).0, [] as [&str; 0]);
+}
+
 #[test]
 fn ephemeral_nodes_that_crash_are_not_all_replaced_when_memory_is_raised() {
     let mut world = with_storage("{type: ephemeral}", 3);
