@@ -214,14 +214,16 @@ pub(crate) fn is_given_up(world: &World, pod: &PodView) -> bool {
 pub(crate) struct Judge<'a> {
     world: &'a World,
     partitions: &'a Answer<&'a Partitions>,
-    /// The nodes that keep up with the controllers.
-    current: BTreeSet<NodeId>,
+    /// The brokers that serve, are to stay, and keep up with the controllers. One that is cut off from them is about to be fenced, and
+    /// then it leads nothing.
+    counted_on: BTreeSet<NodeId>,
 }
 
 impl<'a> Judge<'a> {
     /// By what is known of the world, and of the partitions on these brokers.
     pub(crate) fn new(world: &'a World, partitions: &'a Answer<&'a Partitions>) -> Self {
-        Self { world, partitions, current: world.current_nodes() }
+        let counted_on = brokers_up(world).intersection(&world.current_nodes()).copied().collect();
+        Self { world, partitions, counted_on }
     }
 
     /// What keeps a broker from stopping beside those that stop already.
@@ -335,17 +337,14 @@ impl<'a> Judge<'a> {
         (left < others.len() || !takes_writes).then_some(Concern::LosesCopy)
     }
 
-    /// The nodes that stay, have a complete copy, and serve. One that is cut off from the controllers is about to be fenced, and then
-    /// it leads nothing.
+    /// The nodes that stay, have a complete copy, and can be counted on.
     fn up_in_sync<'p>(
         &'p self,
         partition: &'p PartitionView,
         stop: &'p Stop,
     ) -> impl Iterator<Item = NodeId> + 'p {
-        let in_sync = partition.in_sync.intersection(&self.current).copied();
-        in_sync.filter(|node| {
-            !stop.contains_key(node) && !partition.offline.contains(node) && is_broker_up(self.world, *node)
-        })
+        let in_sync = partition.in_sync.intersection(&self.counted_on).copied();
+        in_sync.filter(|node| !stop.contains_key(node) && !partition.offline.contains(node))
     }
 }
 
@@ -375,14 +374,12 @@ impl Concern {
     }
 }
 
-/// Does the node's pod serve as a broker, and is it to stay? One that its pod set no longer lists is on its way out.
-fn is_broker_up(world: &World, node: NodeId) -> bool {
+/// The brokers whose pods serve, and are to stay. One that its pod set no longer lists is on its way out.
+fn brokers_up(world: &World) -> BTreeSet<NodeId> {
     let is_listed = |name: &str| world.pod_sets.values().any(|set| set.pods.contains_key(name));
-    let is_its = |name: &str| node_of_pod(name) == Some(node);
-    world
-        .pods
-        .iter()
-        .any(|(name, pod)| is_its(name) && pod.is_serving() && pod.runs_broker() && is_listed(name))
+    let is_up = |name: &str, pod: &PodView| pod.is_serving() && pod.runs_broker() && is_listed(name);
+    let up = world.pods.iter().filter(|(name, pod)| is_up(name, pod));
+    up.filter_map(|(name, _)| node_of_pod(name)).collect()
 }
 
 /// Nodes that pod sets ask for, or that are on their way out, and that do not serve, but for one.
