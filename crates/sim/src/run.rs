@@ -134,7 +134,7 @@ impl Start {
 
     fn is_at_rest(&self, began: u64) -> bool {
         let sim = &self.sim;
-        let last = [sim.api.changed, self.operator.acted, began, sim.faults.until];
+        let last = [sim.api.changed, self.operator.acted, began, sim.faults.until, sim.data.moved];
         let last = last.into_iter().max().unwrap_or_default();
         self.operator.is_idle(sim)
             && sim.rival.is_none()

@@ -48,6 +48,9 @@ pub struct Data {
     /// Do controllers keep who is eligible to lead? Not in a cluster that was made before Kafka 4.1.
     pub has_eligible: bool,
     is_led: bool,
+    /// How many copies are in sync, and since when it is that many.
+    in_sync: usize,
+    pub(crate) moved: u64,
 }
 
 impl Default for Data {
@@ -62,6 +65,8 @@ impl Default for Data {
             life: 0,
             has_eligible: true,
             is_led: false,
+            in_sync: 0,
+            moved: 0,
         }
     }
 }
@@ -123,6 +128,10 @@ impl Data {
         }
         for partition in partitions.iter_mut().filter(|one| one.state != State::Rests) {
             losses.extend(partition.step(brokers, self.is_led, dice));
+        }
+        let in_sync = self.partitions.iter().map(|one| one.in_sync.len()).sum();
+        if std::mem::replace(&mut self.in_sync, in_sync) != in_sync {
+            self.moved = now;
         }
     }
 
