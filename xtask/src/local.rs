@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::binaries::Binaries;
 use crate::cache::Cache;
+use crate::earlier::Earlier;
 use crate::images;
 use crate::instance::{Instance, components, configuration, namespaces};
 use crate::kubectl::Kubectl;
@@ -61,6 +62,15 @@ impl Running {
         }
         let images = images::kafka::images(&Cache::open()?, versions)?;
         step("Loading more versions of Kafka", || images::load(&self.instance, &images)).map(drop)
+    }
+
+    /// Builds the operator of an earlier commit and loads its image.
+    pub(crate) fn load_earlier(&self, revision: &str) -> Result<Earlier> {
+        let cache = Cache::open()?;
+        let earlier = Earlier::build(&cache, revision)?;
+        let image = earlier.image(&cache)?;
+        step(format!("Loading the operator of {revision}"), || images::load(&self.instance, &[image]))?;
+        Ok(earlier)
     }
 
     /// Compiles the operator of this checkout and loads its image.

@@ -10,6 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 
+use crate::earlier::Earlier;
 use crate::images::kafka;
 use crate::instance::{Instance, Name};
 use crate::local::{self, Running};
@@ -38,7 +39,15 @@ pub(crate) struct SoakOptions {
     /// Leave the Kubernetes of the soak running, to look at what happened
     #[arg(long)]
     keep: bool,
+    /// The commit whose clusters are taken over, for soaks that begin with an earlier Karst
+    #[arg(long, default_value = DEFAULT_EARLIER)]
+    from: String,
 }
+
+/// The last state of Karst before a disk could only be emptied when nothing is lost by it.
+const DEFAULT_EARLIER: &str = "7eb6e1b";
+/// The soaks that begin with an earlier Karst.
+const TAKEOVER: &str = "takeover";
 
 /// End-to-end tests, and what they need.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +58,8 @@ struct Suite<'a> {
     filters: &'a [String],
     /// The versions of Kafka that must be there beside the usual ones.
     versions: &'static [&'static str],
+    /// The commit of an earlier Karst that must be there too.
+    earlier: Option<&'a str>,
     /// Does its Kubernetes stay?
     keep: bool,
 }
@@ -88,7 +99,13 @@ pub(crate) fn test(options: &Options) -> Result<ExitCode> {
     }
     let is_sound = outcomes.iter().all(|outcome| outcome.error.is_none());
     if options.wants(Floor::Real) && is_sound {
-        let suite = Suite { program: "real", filters: &options.filters, versions: &[], keep: options.keep };
+        let suite = Suite {
+            program: "real",
+            filters: &options.filters,
+            versions: &[],
+            earlier: None,
+            keep: options.keep,
+        };
         outcomes.push(attempt("end to end", || real(suite)));
     }
     Ok(summarise(&outcomes, options.wants(Floor::Real) && !is_sound))
@@ -96,8 +113,14 @@ pub(crate) fn test(options: &Options) -> Result<ExitCode> {
 
 /// Runs tests that take too long for every day.
 pub(crate) fn soak(options: &SoakOptions) -> ExitCode {
-    let suite =
-        Suite { program: "soak", filters: &options.names, versions: kafka::EVERY_LINE, keep: options.keep };
+    let takes_over = options.names.iter().any(|name| TAKEOVER.contains(name) || name.contains(TAKEOVER));
+    let suite = Suite {
+        program: "soak",
+        filters: &options.names,
+        versions: kafka::EVERY_LINE,
+        earlier: takes_over.then_some(options.from.as_str()),
+        keep: options.keep,
+    };
     summarise(&[attempt("soak", || real(suite))], false)
 }
 
@@ -165,9 +188,10 @@ fn in_fresh_instance(instance: &Instance, suite: Suite<'_>) -> Result<()> {
     let running = local::start(instance, &lock)?;
     running.load_kafka(suite.versions)?;
     let image = running.load_operator()?;
+    let earlier = suite.earlier.map(|revision| running.load_earlier(revision)).transpose()?;
     install::resource_definitions(&running.kubectl)?;
     install::operator(&running.kubectl, image)?;
-    let result = run_inside(instance, &running, suite);
+    let result = run_inside(instance, &running, suite, earlier.as_ref());
     if result.is_err() {
         // What explains a failure must outlive the cluster in which it happened.
         let evidence = paths::checkout().join("target/test-evidence");
@@ -177,12 +201,20 @@ fn in_fresh_instance(instance: &Instance, suite: Suite<'_>) -> Result<()> {
     result
 }
 
-fn run_inside(instance: &Instance, running: &Running, suite: Suite<'_>) -> Result<()> {
+fn run_inside(
+    instance: &Instance,
+    running: &Running,
+    suite: Suite<'_>,
+    earlier: Option<&Earlier>,
+) -> Result<()> {
     let mut command = local::guest(instance, &running.binaries, paths::checkout(), env!("CARGO"))?;
     command.args(["test", "--offline", "--package", END_TO_END, "--test", suite.program]);
     command.args(["--", "--test-threads=1", "--nocapture"]);
     let failures = instance.state().join("failures.txt");
     command.args(suite.filters).env("KARST_E2E", "1").env("KARST_E2E_FAILURES", &failures);
+    if let Some(earlier) = earlier {
+        command.env("KARST_EARLIER", earlier.manifests());
+    }
     // A story's error says what it waited for; the way through the test's runtime only buries it.
     command.env("RUST_BACKTRACE", "0");
     command::run_visibly(&mut command).with_context(|| told_failures(&failures))

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use super::archive::Image;
@@ -30,11 +30,16 @@ const PROFILE: &str = "image";
 
 /// Compiles both programs as they are shipped. Cargo decides whether there is anything to do.
 pub(crate) fn compile() -> Result<PathBuf> {
+    compile_in(paths::checkout())
+}
+
+/// The same with the sources of another checkout. What both depend on is compiled once.
+pub(crate) fn compile_in(sources: &Path) -> Result<PathBuf> {
     let target = target()?;
     // Flags for static linking would make Cargo build everything anew, back and forth, in the usual place.
     let directory = paths::checkout().join("target/image");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(paths::checkout()).env("RUSTFLAGS", STATIC);
+    cargo.current_dir(sources).env("RUSTFLAGS", STATIC);
     cargo
         .args(["build", "--quiet", "--profile", PROFILE, "--target", target, "--target-dir"])
         .arg(&directory);
@@ -43,6 +48,14 @@ pub(crate) fn compile() -> Result<PathBuf> {
     }
     command::run(&mut cargo)?;
     Ok(directory.join(target).join(PROFILE))
+}
+
+/// Keeps the programs where no later build replaces them.
+pub(crate) fn copy_programs(from: &Path, to: &Path) -> Result<()> {
+    PROGRAMS.iter().try_for_each(|program| {
+        std::fs::copy(from.join(program), to.join(program)).with_context(|| format!("copying {program}"))?;
+        Ok(())
+    })
 }
 
 pub(crate) fn image(cache: &Cache, programs: &Path) -> Result<Image> {

@@ -12,5 +12,6 @@ mod replacement;
 mod restarts;
 mod scenarios;
 mod static_quorum;
+mod takeover;
 mod unregistration;
 mod upgrades;
