@@ -35,10 +35,13 @@ impl Earlier {
         let place = cache.get(entry, |place| {
             let sources = place.join("sources");
             check_out(&commit, &sources)?;
-            let programs = operator::compile_in(&sources)?;
+            let built = place.join("built");
+            let programs = operator::compile_in(&sources, &built)?;
             operator::copy_programs(&programs, place)?;
             keep_manifests(&sources, place)?;
-            fs::remove_dir_all(&sources).context("removing the sources")
+            [sources, built].iter().try_for_each(|directory| {
+                fs::remove_dir_all(directory).with_context(|| format!("removing {}", directory.display()))
+            })
         })?;
         Ok(Self { place })
     }

@@ -30,19 +30,17 @@ const PROFILE: &str = "image";
 
 /// Compiles both programs as they are shipped. Cargo decides whether there is anything to do.
 pub(crate) fn compile() -> Result<PathBuf> {
-    compile_in(paths::checkout())
+    // Flags for static linking would make Cargo build everything anew, back and forth, in the usual place.
+    compile_in(paths::checkout(), &paths::checkout().join("target/image"))
 }
 
-/// The same with the sources of another checkout. What both depend on is compiled once.
-pub(crate) fn compile_in(sources: &Path) -> Result<PathBuf> {
+/// The same with the sources of another checkout, in a directory of their own: Cargo takes what two checkouts compile for the same,
+/// and would go on shipping the programs of the other one.
+pub(crate) fn compile_in(sources: &Path, directory: &Path) -> Result<PathBuf> {
     let target = target()?;
-    // Flags for static linking would make Cargo build everything anew, back and forth, in the usual place.
-    let directory = paths::checkout().join("target/image");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(sources).env("RUSTFLAGS", STATIC);
-    cargo
-        .args(["build", "--quiet", "--profile", PROFILE, "--target", target, "--target-dir"])
-        .arg(&directory);
+    cargo.args(["build", "--quiet", "--profile", PROFILE, "--target", target, "--target-dir"]).arg(directory);
     for program in PROGRAMS {
         cargo.args(["--package", program]);
     }

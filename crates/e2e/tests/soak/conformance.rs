@@ -7,45 +7,30 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::Pod;
-use karst_e2e::cluster::STARTING;
-use karst_e2e::manifests::pod_with_kafka;
-use karst_e2e::story::{Scene, story};
-use karst_e2e::{kubectl, wait};
 use karst_kafka::{
-    Admin, Bootstrap, ClientConfig, DirectoryId, Endpoint, Error, ErrorCode, FeatureUpdate, Intent, Listener,
-    NodeId, Quorum, ReplicaState, UpdateKind,
+    Admin, Bootstrap, ClientConfig, DirectoryId, Error, ErrorCode, FeatureUpdate, Intent, Listener, NodeId,
+    Quorum, ReplicaState, UpdateKind,
 };
 use karst_sim::conformance::{
     ALIVE, Description, Disks, Formatting, Member, Operation, Outcome, Sequence, Which, founder, sequences,
     simulated,
 };
-use tokio::process::Command;
 use tokio::time::sleep;
 
-/// Within this time a quorum settles, on a machine that has other things to do.
-const SETTLES: Duration = Duration::from_secs(90);
-const CLUSTER_ID: &str = "Y29uZm9ybWFuY2UgIQ";
+use self::machine::{Machine, SETTLES, on_a_machine};
+
+mod machine;
+mod replicas;
 
 #[tokio::test]
 async fn conformance_of_the_simulated_quorum_with_a_real_one() -> Result<()> {
-    if let Ok(home) = std::env::var("KARST_KAFKA_HOME") {
-        let scratch = tempfile::tempdir()?;
-        let scratch = scratch.path().to_string_lossy().into_owned();
-        let machine = Machine { place: Place::Here, host: "127.0.0.1".to_owned(), home, scratch };
-        return compare_all(&machine, |_| ()).await;
-    }
-    story("conformance", Duration::from_secs(1200), async |scene| {
-        let machine = Machine::in_a_pod(scene).await?;
-        compare_all(&machine, |step| scene.step(step)).await
-    })
-    .await
+    on_a_machine("conformance", async |machine, tell| compare_all(machine, tell).await).await
 }
 
-async fn compare_all(machine: &Machine, tell: impl Fn(String)) -> Result<()> {
+async fn compare_all(machine: &Machine, tell: &dyn Fn(String)) -> Result<()> {
     for sequence in sequences() {
         let mut real = Real { machine, sequence, disks: Disks::default(), running: BTreeSet::new() };
-        let compared = compare(&mut real, &tell).await;
+        let compared = compare(&mut real, tell).await;
         let running: Vec<i32> = real.running.iter().copied().collect();
         for node in running {
             real.stop(node).await?;
@@ -55,7 +40,7 @@ async fn compare_all(machine: &Machine, tell: impl Fn(String)) -> Result<()> {
     Ok(())
 }
 
-async fn compare(real: &mut Real<'_>, tell: &impl Fn(String)) -> Result<()> {
+async fn compare(real: &mut Real<'_>, tell: &dyn Fn(String)) -> Result<()> {
     let name = real.sequence.name;
     let steps = real.sequence.steps.iter().zip(simulated(&real.sequence, 1));
     for (step, (outcome, description)) in steps {
@@ -79,51 +64,6 @@ async fn compare(real: &mut Real<'_>, tell: &impl Fn(String)) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Where controllers run.
-struct Machine {
-    place: Place,
-    host: String,
-    home: String,
-    scratch: String,
-}
-
-enum Place {
-    Here,
-    Pod { namespace: String, name: String },
-}
-
-impl Machine {
-    async fn in_a_pod(scene: &Scene) -> Result<Self> {
-        let name = "controllers".to_owned();
-        kubectl::apply(&scene.namespace, &pod_with_kafka(&name, &["sleep", "3600"]).to_string()).await?;
-        let host = wait::until_one(scene.api::<Pod>(), &name, "a pod that runs", STARTING, |pod| {
-            let status = pod?.status.as_ref()?;
-            status.pod_ip.clone().filter(|_| status.phase.as_deref() == Some("Running"))
-        })
-        .await?;
-        let place = Place::Pod { namespace: scene.namespace.clone(), name };
-        Ok(Self { place, host, home: "/opt/kafka".to_owned(), scratch: "/tmp/conformance".to_owned() })
-    }
-
-    async fn run(&self, script: &str) -> Result<String> {
-        match &self.place {
-            Place::Pod { namespace, name } => {
-                kubectl::run(&["exec", "--namespace", namespace, name, "--", "sh", "-ec", script]).await
-            }
-            Place::Here => {
-                let output = Command::new("sh").args(["-ec", script]).output().await?;
-                let said = String::from_utf8_lossy(&output.stderr).into_owned();
-                ensure!(output.status.success(), "{script}: {said}");
-                Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-            }
-        }
-    }
-
-    fn endpoint(&self, node: i32) -> Endpoint {
-        Endpoint::new(self.host.clone(), 19390 + u16::try_from(node).unwrap_or_default())
-    }
 }
 
 /// A real quorum, to which a sequence is done.
@@ -179,7 +119,6 @@ impl Real<'_> {
     }
 
     async fn format(&mut self, node: i32, format: Formatting) -> Result<()> {
-        let Machine { scratch, home, .. } = self.machine;
         let first = self.sequence.first.iter();
         let first: Vec<_> =
             first.map(|one| format!("{one}@{}:{}", self.machine.endpoint(*one), founder(*one))).collect();
@@ -188,15 +127,7 @@ impl Real<'_> {
             Formatting::Join => "--no-initial-controllers".to_owned(),
             Formatting::Static => String::new(),
         };
-        let script = format!(
-            "mkdir -p {scratch}; rm -rf {scratch}/{node}\ncat > {scratch}/{node}.properties <<'END'\n{}END\n\
-             java -cp '{home}/libs/*' kafka.tools.StorageTool format --cluster-id={CLUSTER_ID} \
-             --config={scratch}/{node}.properties {option} >&2\n\
-             sed -n 's/^directory.id=//p' {scratch}/{node}/meta.properties",
-            self.settings(node, format)
-        );
-        let directory = self.machine.run(&script).await?;
-        let directory = directory.trim();
+        let directory = self.machine.format(node, &self.settings(node, format), &option).await?;
         self.disks.add(node, directory.parse().with_context(|| format!("directory id '{directory}'"))?);
         Ok(())
     }
@@ -224,24 +155,13 @@ impl Real<'_> {
     }
 
     async fn start(&mut self, node: i32) -> Result<()> {
-        let Machine { scratch, home, .. } = self.machine;
-        let script = format!(
-            "setsid java -Xmx160m -XX:+UseSerialGC -cp '{home}/libs/*' kafka.Kafka {scratch}/{node}.properties \
-             </dev/null >{scratch}/{node}.log 2>&1 &\necho $! > {scratch}/{node}.pid"
-        );
-        self.machine.run(&script).await?;
+        self.machine.start(node).await?;
         self.running.insert(node);
         Ok(())
     }
 
-    /// Nobody may be there to take note of its death, so it is dead when it does nothing any more.
     async fn stop(&mut self, node: i32) -> Result<()> {
-        let script = format!(
-            "p=$(cat {}/{node}.pid); kill -9 $p\n\
-             while [ -e /proc/$p ] && ! grep -q ') Z' /proc/$p/stat; do sleep 0.1; done",
-            self.machine.scratch
-        );
-        self.machine.run(&script).await?;
+        self.machine.end(node, "KILL").await?;
         self.running.remove(&node);
         Ok(())
     }
