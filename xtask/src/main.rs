@@ -6,6 +6,7 @@ mod binaries;
 mod cache;
 mod command;
 mod config_model;
+mod deny;
 mod earlier;
 mod example;
 mod fuzz;

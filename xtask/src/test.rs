@@ -15,7 +15,7 @@ use crate::images::kafka;
 use crate::instance::{Instance, Name};
 use crate::local::{self, Running};
 use crate::steps::{Elapsed, headline, note, step};
-use crate::{command, fuzz, hash, install, paths};
+use crate::{command, deny, fuzz, hash, install, paths};
 
 const END_TO_END: &str = "karst-e2e";
 
@@ -94,6 +94,7 @@ pub(crate) fn test(options: &Options) -> Result<ExitCode> {
         for (part, arguments) in pure() {
             outcomes.push(attempt(part, || cargo_visibly(&arguments)));
         }
+        outcomes.push(attempt("dependencies", deny::check));
         outcomes.push(attempt("random input", fuzz::for_a_minute));
         outcomes.push(attempt("simulation", simulation));
     }
