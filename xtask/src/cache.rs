@@ -35,7 +35,7 @@ impl Cache {
         Self::at(paths::cache()?)
     }
 
-    fn at(root: PathBuf) -> Result<Self> {
+    pub(crate) fn at(root: PathBuf) -> Result<Self> {
         fs::create_dir_all(&root).with_context(|| {
             format!(
                 "the cache {} cannot be made; set XDG_CACHE_HOME to a place that can be written",
@@ -53,6 +53,13 @@ impl Cache {
     pub(crate) fn is_empty(&self) -> bool {
         let Ok(entries) = fs::read_dir(&self.root) else { return true };
         !entries.filter_map(std::io::Result::ok).any(|entry| entry.path().is_dir())
+    }
+
+    /// Whether something was made here whose name begins so.
+    pub(crate) fn has_any(&self, name: &str) -> bool {
+        let Ok(entries) = fs::read_dir(&self.root) else { return false };
+        let begins = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(name);
+        entries.filter_map(std::io::Result::ok).any(|entry| begins(&entry) && entry.path().is_dir())
     }
 
     /// The entry's directory; made by `make`, in the directory it is given, when it is not there yet.

@@ -2,16 +2,19 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
+
+use crate::interrupt;
 
 /// How much of a failed program's output is worth showing.
 const SHOWN_LINES: usize = 25;
 
 /// Runs a program and returns its standard output. What it wrote is shown only when it fails.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
+    interrupt::check()?;
     let result = command.stdin(Stdio::null()).output().with_context(|| cannot_start(command))?;
     if !result.status.success() {
         let said = [result.stdout, result.stderr].concat();
@@ -28,6 +31,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 
 /// Runs a program that talks to the user directly, and returns how it ended.
 pub(crate) fn interactive(command: &mut Command) -> Result<ExitStatus> {
+    interrupt::check()?;
     command.status().with_context(|| cannot_start(command))
 }
 
@@ -45,6 +49,7 @@ pub(crate) fn run_with_input(
     command: &mut Command,
     feed: impl FnOnce(&mut dyn Write) -> Result<()>,
 ) -> Result<()> {
+    interrupt::check()?;
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -64,14 +69,14 @@ pub(crate) fn run_with_input(
     fed
 }
 
+/// Where Debian keeps ip, runc and iptables. Whoever became root by `su` may lack it on the PATH, and need not have it there.
+const OF_ADMINISTRATORS: [&str; 2] = ["/usr/sbin", "/sbin"];
+
 /// Whether a program of this name is on the PATH.
 pub(crate) fn exists(program: &str) -> bool {
-    find(program).is_some()
-}
-
-fn find(program: &str) -> Option<std::path::PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|directory| directory.join(program)).find(|file| file.is_file())
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let beside = OF_ADMINISTRATORS.iter().map(PathBuf::from);
+    std::env::split_paths(&path).chain(beside).any(|directory| directory.join(program).is_file())
 }
 
 /// The last lines of a log, for error messages.
@@ -117,6 +122,12 @@ mod tests {
     fn a_failure_carries_the_programs_own_words() {
         let error = run(Command::new("sh").args(["-c", "echo the disk is full >&2; exit 3"])).unwrap_err();
         assert!(error.to_string().contains("the disk is full"), "{error}");
+    }
+
+    #[test]
+    fn programs_are_found_wherever_they_are_on_the_path() {
+        assert!(exists("sh") && exists("ls"));
+        assert!(!exists("no-such-program-here"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
 /// A SHA-256 under construction. Parts are framed, so that `ab` + `c` is not `a` + `bc`.
@@ -59,6 +59,20 @@ pub(crate) fn of_bytes(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
+/// Refuses a file that is not the one that was meant.
+pub(crate) fn require(path: &Path, expected: &str) -> Result<()> {
+    let found = of_file(path)?;
+    if found != expected {
+        bail!(
+            "{} is not the file that is expected, and is not used.\n  its SHA-256: {found}\n  expected:    {expected}\n\
+             Whoever serves it may serve something else under its name, or a download broke: remove it from Maven's \
+             repository (~/.m2/repository), and run this again. If it is the same then, find out why before you trust it",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
 fn hex(bytes: &[u8]) -> String {
     let mut digits = Vec::with_capacity(bytes.len() * 2);
     for byte in bytes {
@@ -75,6 +89,21 @@ mod tests {
     #[test]
     fn a_known_digest() {
         assert_eq!(of_bytes(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    }
+
+    #[test]
+    fn a_file_that_is_not_the_expected_one_is_refused_with_both_hashes() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("agent.jar");
+        std::fs::write(&file, "abc").unwrap();
+        let abc = of_bytes(b"abc");
+        require(&file, &abc).unwrap();
+        std::fs::write(&file, "abd").unwrap();
+        let error = require(&file, &abc).unwrap_err().to_string();
+        assert!(
+            error.contains(&abc) && error.contains(&of_bytes(b"abd")) && error.contains("agent.jar"),
+            "{error}"
+        );
     }
 
     #[test]

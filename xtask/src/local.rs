@@ -12,8 +12,8 @@ use crate::earlier::Earlier;
 use crate::images;
 use crate::instance::{Instance, components, configuration, namespaces};
 use crate::kubectl::Kubectl;
-use crate::preflight;
 use crate::steps::{note, step};
+use crate::{packages, preflight};
 
 /// An instance that runs, with what is needed to go on with it.
 #[derive(Debug)]
@@ -24,10 +24,10 @@ pub(crate) struct Running {
 }
 
 /// Builds what is not in the cache, starts what does not run, and loads the images of Kafka.
-/// The caller holds the instance's lock for as long as it changes the instance.
+/// The caller has looked whether it can end well ([`preflight::check`]), and holds the instance's lock for as long as it changes the instance.
 pub(crate) fn start(instance: &Instance, lock: &crate::instance::Lock) -> Result<Running> {
     let cache = Cache::open()?;
-    preflight::check(&cache)?;
+    packages::install_missing()?;
     let binaries = Binaries::build(&cache)?;
     let foundation = images::foundation(&cache, &binaries)?;
     if instance.is_up() {

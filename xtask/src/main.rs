@@ -6,6 +6,7 @@ mod binaries;
 mod cache;
 mod command;
 mod config_model;
+mod deny;
 mod earlier;
 mod example;
 mod fuzz;
@@ -14,6 +15,7 @@ mod images;
 mod inspect;
 mod install;
 mod instance;
+mod interrupt;
 mod kubectl;
 mod local;
 mod packages;
@@ -140,7 +142,7 @@ fn run(task: Task) -> Result<ExitCode> {
         }
         Task::Logs(options) => return Ok(exit_code(inspect::logs(&options)?)),
         Task::Test(options) => return test::test(&options),
-        Task::Soak(options) => return Ok(test::soak(&options)),
+        Task::Soak(options) => return test::soak(&options),
         Task::Sim { arguments } => return simulate(&arguments),
         Task::Bench(options) => bench::bench(&options)?,
         Task::Crds => write_crds()?,

@@ -15,7 +15,7 @@ use crate::images::kafka;
 use crate::instance::{Instance, Name};
 use crate::local::{self, Running};
 use crate::steps::{Elapsed, headline, note, step};
-use crate::{command, fuzz, hash, install, paths};
+use crate::{command, deny, fuzz, hash, install, interrupt, paths, preflight};
 
 const END_TO_END: &str = "karst-e2e";
 
@@ -89,11 +89,16 @@ struct Outcome {
 }
 
 pub(crate) fn test(options: &Options) -> Result<ExitCode> {
+    if options.wants(Floor::Real) {
+        preflight::check(preflight::MEMORY_WITH_KAFKA)?;
+    }
+    interrupt::listen(leftover()?)?;
     let mut outcomes = Vec::new();
     if options.wants(Floor::Pure) {
         for (part, arguments) in pure() {
             outcomes.push(attempt(part, || cargo_visibly(&arguments)));
         }
+        outcomes.push(attempt("dependencies", deny::check));
         outcomes.push(attempt("random input", fuzz::for_a_minute));
         outcomes.push(attempt("simulation", simulation));
     }
@@ -112,7 +117,9 @@ pub(crate) fn test(options: &Options) -> Result<ExitCode> {
 }
 
 /// Runs tests that take too long for every day.
-pub(crate) fn soak(options: &SoakOptions) -> ExitCode {
+pub(crate) fn soak(options: &SoakOptions) -> Result<ExitCode> {
+    preflight::check(preflight::MEMORY_WITH_KAFKA)?;
+    interrupt::listen(leftover()?)?;
     let takes_over = options.names.iter().any(|name| TAKEOVER.contains(name) || name.contains(TAKEOVER));
     let suite = Suite {
         program: "soak",
@@ -121,7 +128,16 @@ pub(crate) fn soak(options: &SoakOptions) -> ExitCode {
         earlier: takes_over.then_some(options.from.as_str()),
         keep: options.keep,
     };
-    summarise(&[attempt("soak", || real(suite))], false)
+    Ok(summarise(&[attempt("soak", || real(suite))], false))
+}
+
+/// What stays behind when a run ends at once.
+fn leftover() -> Result<String> {
+    let name = instance_name()?;
+    Ok(format!(
+        "If this run made a Kubernetes, it is there still: `cargo xtask down --name {name}` ends it, and so does the \
+         next run of the tests."
+    ))
 }
 
 /// The generated resource definitions are compared with their types by a unit test.
@@ -157,6 +173,7 @@ fn real(suite: Suite<'_>) -> Result<()> {
         ));
         return result;
     }
+    // Also when somebody asked to stop: it starts no program.
     let stopped = local::stop(&instance);
     result.and(stopped)
 }
@@ -192,7 +209,8 @@ fn in_fresh_instance(instance: &Instance, suite: Suite<'_>) -> Result<()> {
     install::resource_definitions(&running.kubectl)?;
     install::operator(&running.kubectl, image)?;
     let result = run_inside(instance, &running, suite, earlier.as_ref());
-    if result.is_err() {
+    // Whoever stopped it knows why it failed.
+    if result.is_err() && !interrupt::is_requested() {
         // What explains a failure must outlive the cluster in which it happened.
         let evidence = paths::checkout().join("target/test-evidence");
         keep_evidence(instance, &running, &evidence)?;
@@ -248,9 +266,12 @@ fn keep_evidence(instance: &Instance, running: &Running, target: &Path) -> Resul
 }
 
 fn attempt(part: &'static str, work: impl FnOnce() -> Result<()>) -> Outcome {
-    headline(format!("Testing: {part}"));
     let started = Instant::now();
-    let error = work().err();
+    let error = interrupt::check().and_then(|()| {
+        headline(format!("Testing: {part}"));
+        work()
+    });
+    let error = error.err();
     if let Some(error) = &error {
         eprintln!("\nError: {error:#}");
     }
@@ -269,6 +290,9 @@ fn summarise(outcomes: &[Outcome], left_out: bool) -> ExitCode {
     }
     if left_out {
         println!("  not run end to end, because of the failures above");
+    }
+    if interrupt::is_requested() {
+        return ExitCode::from(interrupt::EXIT_CODE);
     }
     let all_passed = outcomes.iter().all(|outcome| outcome.error.is_none());
     if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }

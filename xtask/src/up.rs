@@ -7,7 +7,7 @@ use crate::example::{self, Access};
 use crate::kubectl::Kubectl;
 use crate::local::{self, OperatorImage};
 use crate::steps::headline;
-use crate::{Which, command, install};
+use crate::{Which, command, install, preflight};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -29,6 +29,9 @@ pub(crate) fn up(options: &Options) -> Result<()> {
 }
 
 fn up_here(options: &Options) -> Result<()> {
+    let memory =
+        if options.no_example { preflight::MEMORY_OF_KUBERNETES } else { preflight::MEMORY_WITH_KAFKA };
+    preflight::check(memory)?;
     let instance = options.which.instance()?;
     let lock = instance.lock()?;
     headline(format!("Starting the embedded Kubernetes {}", instance.name()));

@@ -23,6 +23,7 @@ use crate::Endpoint;
 pub struct TlsConfig {
     rustls: Arc<rustls::ClientConfig>,
     has_identity: bool,
+    expected: Option<String>,
 }
 
 impl fmt::Debug for TlsConfig {
@@ -79,7 +80,15 @@ impl TlsConfig {
         // A resumed session is not asked for its certificate again. Connections are few and are kept, so to look each node in
         // the face costs next to nothing.
         rustls.resumption = Resumption::disabled();
-        Ok(Self { rustls: Arc::new(rustls), has_identity: identity.is_some() })
+        Ok(Self { rustls: Arc::new(rustls), has_identity: identity.is_some(), expected: None })
+    }
+
+    /// Expects a certificate for this name, whatever the address that is connected to: for a node that is reached without
+    /// looking its name up.
+    #[must_use]
+    pub fn expecting(mut self, host: impl Into<String>) -> Self {
+        self.expected = Some(host.into());
+        self
     }
 
     /// Secures `stream`, and makes sure that it leads to the host that was asked for.
@@ -88,8 +97,9 @@ impl TlsConfig {
         endpoint: &Endpoint,
         stream: TcpStream,
     ) -> Result<TlsStream<TcpStream>, TlsFailure> {
-        let name = ServerName::try_from(endpoint.host.clone()).map_err(|_| {
-            TlsFailure::Other(format!("`{}` is not a name that a certificate could have", endpoint.host))
+        let host = self.expected.as_ref().unwrap_or(&endpoint.host);
+        let name = ServerName::try_from(host.clone()).map_err(|_| {
+            TlsFailure::Other(format!("`{host}` is not a name that a certificate could have"))
         })?;
         let connector = TlsConnector::from(Arc::clone(&self.rustls));
         connector.connect(name, stream).await.map_err(|error| self.why_no_handshake(&error))

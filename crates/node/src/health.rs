@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
+use crate::liveness::{Liveness, Silent};
 use crate::ready::{NotReady, ReadinessProbe};
 use crate::recovery::Recovery;
 
@@ -40,20 +41,21 @@ pub enum Phase {
 #[derive(Debug)]
 pub struct Kafka {
     pub probe: ReadinessProbe,
+    pub liveness: Liveness,
     /// For one that was not shut down cleanly before.
     pub recovery: Option<Recovery>,
 }
 
 impl Kafka {
-    async fn readiness(&self) -> Result<(), String> {
-        judge(self.probe.check().await, self.recovery.as_ref())
+    fn readiness(&self) -> Result<(), String> {
+        judge(self.probe.check(), self.probe.has_answered(), self.recovery.as_ref())
     }
 }
 
-/// That a Kafka which recovers its logs does not answer is no wonder, and one that answers does not recover any more.
-fn judge(heard: Result<(), NotReady>, recovery: Option<&Recovery>) -> Result<(), String> {
+/// That a Kafka which recovers its logs does not answer is no wonder, and one that has answered does not recover any more.
+fn judge(heard: Result<(), NotReady>, has_answered: bool, recovery: Option<&Recovery>) -> Result<(), String> {
     if let Some(recovery) = recovery
-        && heard.as_ref().map_or_else(NotReady::is_answer, |()| true)
+        && has_answered
     {
         recovery.answered();
     }
@@ -90,7 +92,7 @@ pub async fn serve(listener: TcpListener, phase: watch::Receiver<Phase>) -> Infa
 
 async fn serve_connection(stream: TcpStream, phase: watch::Receiver<Phase>) {
     let answer_request = service_fn(async |request: Request<Incoming>| {
-        Ok::<_, Infallible>(answer(request.method(), request.uri().path(), &phase).await)
+        Ok::<_, Infallible>(answer(request.method(), request.uri().path(), &phase))
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -102,11 +104,14 @@ async fn serve_connection(stream: TcpStream, phase: watch::Receiver<Phase>) {
     }
 }
 
-async fn answer(method: &Method, path: &str, phase: &watch::Receiver<Phase>) -> Response<Full<Bytes>> {
+fn answer(method: &Method, path: &str, phase: &watch::Receiver<Phase>) -> Response<Full<Bytes>> {
+    let phase = phase.borrow();
     match (method, path) {
-        // The launcher ends with the JVM: that it answers at all is the proof of life, the text is for humans.
-        (&Method::GET, "/live") => text(StatusCode::OK, phase.borrow().name().to_owned()),
-        (&Method::GET, "/ready") => match readiness(phase).await {
+        (&Method::GET, "/live") => match liveness(&phase) {
+            Ok(()) => text(StatusCode::OK, phase.name().to_owned()),
+            Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, why.to_string()),
+        },
+        (&Method::GET, "/ready") => match readiness(&phase) {
             Ok(()) => text(StatusCode::OK, "ready".to_owned()),
             Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, why),
         },
@@ -115,16 +120,18 @@ async fn answer(method: &Method, path: &str, phase: &watch::Receiver<Phase>) -> 
     }
 }
 
-async fn readiness(phase: &watch::Receiver<Phase>) -> Result<(), String> {
-    // Taken out before anything is awaited: a borrowed phase would hold up the one who changes it.
-    let asked = phase.borrow().clone();
-    let Phase::Running(kafka) = asked else { return Err(asked.name().to_owned()) };
-    let judgement = kafka.readiness().await;
-    // Kafka may have been told to stop while it was asked.
-    if matches!(*phase.borrow(), Phase::ShuttingDown) {
-        Err(Phase::ShuttingDown.name().to_owned())
-    } else {
-        judgement
+/// The launcher ends with the JVM, so that it answers at all is most of the proof.
+fn liveness(phase: &Phase) -> Result<(), Silent> {
+    match phase {
+        Phase::Running(kafka) => kafka.liveness.check(),
+        _ => Ok(()),
+    }
+}
+
+fn readiness(phase: &Phase) -> Result<(), String> {
+    match phase {
+        Phase::Running(kafka) => kafka.readiness(),
+        _ => Err(phase.name().to_owned()),
     }
 }
 
@@ -144,14 +151,14 @@ mod tests {
     fn a_broker_recovers_until_it_answers_and_never_again() {
         let silent = || Err(NotReady::Unanswered("connection refused".to_owned()));
         let plain = Err("Kafka cannot tell: connection refused".to_owned());
-        assert_eq!(judge(silent(), None), plain, "one that has nothing to recover");
+        assert_eq!(judge(silent(), false, None), plain, "one that has nothing to recover");
         for answer in [Ok(()), Err(NotReady::Fenced(NodeId(3))), Err(NotReady::NotRegistered(NodeId(3)))] {
             let recovery = Recovery::of_nobody();
-            let why = judge(silent(), Some(&recovery)).unwrap_err();
+            let why = judge(silent(), false, Some(&recovery)).unwrap_err();
             assert!(why.starts_with("recovering logs ("), "{why}");
             let expected = answer.clone().map_err(|why| why.to_string());
-            assert_eq!(judge(answer, Some(&recovery)), expected);
-            assert_eq!(judge(silent(), Some(&recovery)), plain);
+            assert_eq!(judge(answer, true, Some(&recovery)), expected);
+            assert_eq!(judge(silent(), true, Some(&recovery)), plain);
         }
     }
 }

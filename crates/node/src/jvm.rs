@@ -26,6 +26,10 @@ const DEFAULT_COLLECTOR: [&str; 4] = [
     "-XX:+ExplicitGCInvokesConcurrent",
 ];
 
+/// A JVM that ran out of memory has lost whatever thread wanted some, and may serve half of what it should for ever after. It
+/// comes back whole when it ends. What a user asks for in this case (a heap dump, a command) is done before.
+const NO_LIFE_WITHOUT_MEMORY: &str = "-XX:+ExitOnOutOfMemoryError";
+
 /// The storage tool lives for a second: it is started with what starts fastest.
 const SHORT_LIVED: [&str; 3] = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
 
@@ -60,6 +64,7 @@ pub fn kafka_command(config: &NodeConfig, paths: &Paths, classes: &Classes, rack
         command.args(DEFAULT_COLLECTOR);
     }
     command
+        .arg(NO_LIFE_WITHOUT_MEMORY)
         .arg("-Djava.awt.headless=true")
         .args(&config.jvm_options)
         .args(logging_arguments(config, paths))
@@ -145,6 +150,7 @@ mod tests {
                 "-XX:MaxGCPauseMillis=20",
                 "-XX:InitiatingHeapOccupancyPercent=35",
                 "-XX:+ExplicitGCInvokesConcurrent",
+                "-XX:+ExitOnOutOfMemoryError",
                 "-Djava.awt.headless=true",
                 "-Xms1g",
                 "-Xmx1g",
@@ -170,6 +176,15 @@ mod tests {
         let arguments = arguments(&kafka_command(&config, &paths(), &without_archives(), None));
         assert!(arguments.contains(&"-XX:+UseZGC".to_owned()));
         assert!(!arguments.iter().any(|argument| argument.contains("G1") || argument.contains("Initiating")));
+    }
+
+    #[test]
+    fn a_user_who_wants_a_jvm_to_outlive_its_memory_wins() {
+        let wish = "-XX:-ExitOnOutOfMemoryError".to_owned();
+        let config = NodeConfig { jvm_options: vec![wish.clone()], ..config() };
+        let arguments = arguments(&kafka_command(&config, &paths(), &without_archives(), None));
+        let place = |wanted: &str| arguments.iter().position(|argument| argument == wanted);
+        assert!(place(&wish) > place(NO_LIFE_WITHOUT_MEMORY), "{arguments:?}");
     }
 
     #[test]

@@ -45,6 +45,8 @@ pub(crate) struct Line {
     bootstrap: Bootstrap,
     connect_timeout: Duration,
     request_timeout: Duration,
+    /// Whom the certificate is to be for, where that is not the host that is connected to.
+    expected: Option<String>,
     way: Way,
 }
 
@@ -63,7 +65,14 @@ impl Line {
             Protocol::Tls(files) => Way::Tls(files.clone(), Mutex::default()),
             Protocol::Other(name) => Way::Unknown { listener: listener.name.clone(), protocol: name.clone() },
         };
-        Self { bootstrap, connect_timeout, request_timeout, way }
+        Self { bootstrap, connect_timeout, request_timeout, expected: None, way }
+    }
+
+    /// To the node's own listener, over the loopback: DNS need not answer for it, and its certificate is checked all the same.
+    pub(crate) fn to_itself(listener: &Listener, timeout: Duration) -> Self {
+        let own = Bootstrap::Brokers(vec![listener.local.clone()]);
+        let expected = Some(listener.endpoint.host.clone());
+        Self { expected, ..Self::new(own, listener, timeout, timeout) }
     }
 
     /// The client to ask with now.
@@ -85,6 +94,10 @@ impl Line {
                 let identity = Identity { chain_pem: &keystore, key_pem: &keystore };
                 let tls = TlsConfig::new(&truststore, Some(identity))
                     .map_err(|source| LineError::Invalid { files: files.clone(), source })?;
+                let tls = match &self.expected {
+                    Some(host) => tls.expecting(host),
+                    None => tls,
+                };
                 let config = config(self.connect_timeout, self.request_timeout, Security::Tls(tls));
                 let admin = Arc::new(Admin::new(self.bootstrap.clone(), config));
                 *made = Some(Made { keystore, truststore, admin: Arc::clone(&admin) });
@@ -113,12 +126,31 @@ mod tests {
     const OTHER: &str = include_str!("line/other.pem");
 
     #[test]
+    fn the_node_itself_is_asked_without_looking_its_name_up_and_expected_under_that_name() {
+        let files = TlsFiles { keystore: "/k".into(), truststore: "/t".into() };
+        let listener = Listener {
+            name: "R".to_owned(),
+            endpoint: Endpoint::new("broker-0.brokers.svc", 9091),
+            local: Endpoint::new("127.0.0.1", 9091),
+            protocol: Protocol::Tls(files),
+        };
+        let line = Line::to_itself(&listener, Duration::from_secs(1));
+        assert_eq!(line.bootstrap, Bootstrap::Brokers(vec![listener.local]));
+        assert_eq!(line.expected.as_deref(), Some("broker-0.brokers.svc"));
+    }
+
+    #[test]
     fn a_changed_certificate_makes_a_new_client_and_an_unchanged_one_does_not() {
         let dir = tempfile::tempdir().unwrap();
         let files = TlsFiles { keystore: dir.path().join("node.pem"), truststore: dir.path().join("ca.crt") };
         let endpoint = Endpoint::new("localhost", 9091);
         let bootstrap = Bootstrap::Brokers(vec![endpoint.clone()]);
-        let listener = Listener { name: "R".to_owned(), endpoint, protocol: Protocol::Tls(files.clone()) };
+        let listener = Listener {
+            name: "R".to_owned(),
+            local: endpoint.clone(),
+            endpoint,
+            protocol: Protocol::Tls(files.clone()),
+        };
         let line = Line::new(bootstrap, &listener, Duration::from_secs(1), Duration::from_secs(1));
         let error = line.admin().unwrap_err().to_string();
         assert!(error.contains("node.pem cannot be read"), "{error}");

@@ -14,7 +14,10 @@ use crate::properties::Properties;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listener {
     pub name: String,
+    /// Where it is asked, under the name that its certificate is for, if it has one.
     pub endpoint: Endpoint,
+    /// Where it is bound: reached without asking DNS.
+    pub local: Endpoint,
     pub protocol: Protocol,
 }
 
@@ -74,11 +77,12 @@ pub(crate) fn own_listener(server: &Properties, role: Role) -> Result<Listener, 
     let name = server.list(key).next().ok_or(ListenerError::Unnamed(key))?;
     let protocol = protocol_of(server, name);
     // A certificate is for the name that the node is known by, not for the loopback.
+    let local = find_endpoint(server, "listeners", name)?;
     let endpoint = match protocol {
         Protocol::Tls(_) => find_endpoint(server, "advertised.listeners", name)?,
-        _ => find_endpoint(server, "listeners", name)?,
+        _ => local.clone(),
     };
-    Ok(Listener { name: name.to_owned(), endpoint, protocol })
+    Ok(Listener { name: name.to_owned(), endpoint, local, protocol })
 }
 
 fn find_endpoint(server: &Properties, key: &'static str, wanted: &str) -> Result<Endpoint, ListenerError> {
@@ -178,6 +182,7 @@ mod tests {
             listener.name.c-9090.ssl.keystore.location=/k\nlistener.name.c-9090.ssl.truststore.location=/t\n";
         let listener = own(text, Role::Controller).unwrap();
         assert_eq!(listener.endpoint.to_string(), "c-0.brokers.ns.svc:9090");
+        assert_eq!(listener.local.to_string(), "127.0.0.1:9090", "and needs no DNS to be found");
         let files = TlsFiles { keystore: "/k".into(), truststore: "/t".into() };
         assert_eq!(listener.protocol, Protocol::Tls(files));
     }

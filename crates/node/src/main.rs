@@ -4,7 +4,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::{Args, Parser, Subcommand};
 use karst_node::install::{install, install_agent};
@@ -61,9 +61,13 @@ struct RunArgs {
     /// The name of the Kubernetes node.
     #[arg(long, env = "KARST_NODE_NAME")]
     node_name: Option<String>,
-    /// The address that answers /live and /ready.
-    #[arg(long, env = "KARST_HTTP", default_value = "0.0.0.0:8080")]
+    /// The address that answers /live and /ready. The usual one is that of IPv6 and IPv4 together, or of IPv4 where there is
+    /// nothing else.
+    #[arg(long, env = "KARST_HTTP", default_value = "[::]:8080")]
     http: SocketAddr,
+    /// After so many seconds without any reaction a Kafka that has answered before is given up.
+    #[arg(long, env = "KARST_SILENCE_LIMIT", default_value_t = 180)]
+    silence_limit: u64,
     /// A file with the rack of this broker, which is empty until the operator knows it.
     #[arg(long, conflicts_with = "rack_variable")]
     rack_file: Option<PathBuf>,
@@ -85,6 +89,7 @@ impl RunArgs {
             },
             place: Place { ip: self.node_ip, name: self.node_name },
             http: self.http,
+            silence_limit: Duration::from_secs(self.silence_limit),
             rack: self.rack_file.map(RackSource::File).or(self.rack_variable.map(RackSource::Variable)),
             began,
         }

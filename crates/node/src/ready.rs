@@ -3,33 +3,52 @@
 //! A broker is asked on its own listener, which answers from its own metadata: it stays ready when the controllers lose
 //! their leader, because it goes on serving. A controller that is nothing else is useful only while it keeps up with a
 //! leader; only the leader knows that, so the question goes there, and no answer means "not ready".
+//!
+//! Kafka is asked all the time, and a probe hears what was heard last. So probes never pile up on Kafka, and a question may take
+//! longer than a probe: where DNS is slow the first answer comes late, and those after it come over the same connection.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use karst_kafka::{Bootstrap, ClusterDescription, DirectoryId, Error, NodeId, Quorum, ReplicaState};
 use thiserror::Error as ThisError;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::cached::Cached;
 use crate::config::NodeConfig;
 use crate::line::{Line, LineError};
 use crate::storage;
 
-/// A probe that gets no answer by then gets "not ready". Kubelet's own patience is longer.
+/// By then a question is given up, and another connection tried.
 const DEADLINE: Duration = Duration::from_millis(1500);
 
-/// Part of the deadline that a single connection may use.
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(700);
+/// Each question in vain gives the next one twice the time, up to this: for looking up names, mostly.
+const LONGEST_DEADLINE: Duration = Duration::from_secs(12);
 
-/// For so long the last answer is given again, so that probes cannot pile up on Kafka.
-const FRESH_FOR: Duration = Duration::from_millis(500);
+/// How often a node that is ready is asked.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// How often one is asked that is not: clients wait for it.
+const EAGER_PERIOD: Duration = Duration::from_millis(500);
+
+/// For so long a broker that was ready stays ready without an answer. The cluster lets a broker that gives no sign serve for
+/// nine seconds by default; one that stalls under load for as long comes back, and clients are not to be sent away meanwhile.
+const BROKERS_PATIENCE: Duration = Duration::from_secs(15);
+
+/// A controller that nobody hears of is soon not caught up any more.
+const CONTROLLERS_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why a running Kafka is not useful yet, or not any more.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum NotReady {
+    #[error("Kafka has not been asked yet")]
+    Unasked,
     #[error("Kafka cannot tell: {0}")]
     Unanswered(String),
+    /// Nobody listens: that is no stall.
+    #[error("Kafka cannot tell: {0}")]
+    Closed(String),
     #[error("Kafka gave no answer within {} ms", .0.as_millis())]
     TooSlow(Duration),
     #[error("broker {0} is not registered with the controllers yet")]
@@ -56,7 +75,12 @@ impl NotReady {
     /// Is it Kafka's own word, and not the want of it?
     pub(crate) fn is_answer(&self) -> bool {
         match self {
-            Self::Unanswered(_) | Self::TooSlow(_) | Self::DirectoryUnknown(_) | Self::Speechless(_) => false,
+            Self::Unasked
+            | Self::Unanswered(_)
+            | Self::Closed(_)
+            | Self::TooSlow(_)
+            | Self::DirectoryUnknown(_)
+            | Self::Speechless(_) => false,
             Self::NotRegistered(_)
             | Self::Fenced(_)
             | Self::NotInQuorum { .. }
@@ -69,7 +93,12 @@ impl NotReady {
 
 impl From<Error> for NotReady {
     fn from(error: Error) -> Self {
-        Self::Unanswered(error.to_string())
+        match &error {
+            Error::Connect { reason, .. } if reason.kind() == ErrorKind::ConnectionRefused => {
+                Self::Closed(error.to_string())
+            }
+            _ => Self::Unanswered(error.to_string()),
+        }
     }
 }
 
@@ -83,7 +112,7 @@ impl From<LineError> for NotReady {
 #[derive(Debug)]
 pub struct ReadinessProbe {
     question: Question,
-    last: Cached<Result<(), NotReady>>,
+    heard: Mutex<Heard>,
 }
 
 #[derive(Debug)]
@@ -95,32 +124,96 @@ enum Question {
 impl ReadinessProbe {
     #[must_use]
     pub fn new(config: &NodeConfig) -> Self {
-        Self { question: Question::new(config), last: Cached::new(FRESH_FOR) }
+        let patience = if config.role.is_broker() { BROKERS_PATIENCE } else { CONTROLLERS_PATIENCE };
+        Self { question: Question::new(config), heard: Mutex::new(Heard::nothing(patience)) }
+    }
+
+    /// Asks until it is dropped.
+    pub async fn keep_asking(&self) {
+        let mut deadline = DEADLINE;
+        loop {
+            let answer = timeout(deadline, self.question.ask()).await;
+            let answer = answer.unwrap_or(Err(NotReady::TooSlow(deadline)));
+            deadline = next_deadline(deadline, &answer);
+            let period = if answer.is_ok() { PERIOD } else { EAGER_PERIOD };
+            self.heard().note(answer, Instant::now());
+            sleep(period).await;
+        }
     }
 
     /// # Errors
-    /// When the node is not ready, which includes that it could not be asked.
-    pub async fn check(&self) -> Result<(), NotReady> {
-        let ask = || async {
-            let answer = timeout(DEADLINE, self.question.ask()).await;
-            answer.unwrap_or(Err(NotReady::TooSlow(DEADLINE)))
-        };
-        self.last.get_or_renew(ask).await
+    /// When the node is not ready, which includes that it could not be asked for a while.
+    pub fn check(&self) -> Result<(), NotReady> {
+        self.heard().verdict(Instant::now())
+    }
+
+    /// Has Kafka answered, whatever it said?
+    pub(crate) fn has_answered(&self) -> bool {
+        self.heard().has_answered
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        // What was heard is whole, so a panic elsewhere is no reason to forget it.
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn next_deadline(deadline: Duration, answer: &Result<(), NotReady>) -> Duration {
+    match answer {
+        Err(NotReady::TooSlow(_)) => (deadline * 2).min(LONGEST_DEADLINE),
+        Err(why) if !why.is_answer() => deadline,
+        _ => DEADLINE,
+    }
+}
+
+/// What Kafka said last, and how long that is good for.
+#[derive(Debug)]
+struct Heard {
+    patience: Duration,
+    last: Result<(), NotReady>,
+    was_ready: Option<Instant>,
+    has_answered: bool,
+}
+
+impl Heard {
+    fn nothing(patience: Duration) -> Self {
+        Self { patience, last: Err(NotReady::Unasked), was_ready: None, has_answered: false }
+    }
+
+    fn note(&mut self, answer: Result<(), NotReady>, now: Instant) {
+        match &answer {
+            Ok(()) => self.was_ready = Some(now),
+            // Kafka itself said otherwise, so what it said before is not good for anything any more.
+            Err(why) if why.is_answer() => self.was_ready = None,
+            Err(NotReady::Closed(_)) => self.was_ready = None,
+            Err(_) => {}
+        }
+        self.has_answered |= answer.as_ref().map_or_else(NotReady::is_answer, |()| true);
+        self.last = answer;
+    }
+
+    fn verdict(&self, now: Instant) -> Result<(), NotReady> {
+        let silence = self.was_ready.map(|at| now.duration_since(at));
+        match (&self.last, silence) {
+            (_, Some(silence)) if silence < self.patience => Ok(()),
+            (Ok(()), silence) => Err(NotReady::TooSlow(silence.unwrap_or_default())),
+            (Err(why), _) => Err(why.clone()),
+        }
     }
 }
 
 impl Question {
     fn new(config: &NodeConfig) -> Self {
         let listener = &config.own_listener;
-        let line = |bootstrap| Line::new(bootstrap, listener, CONNECT_TIMEOUT, DEADLINE);
-        let own = vec![listener.endpoint.clone()];
         let node = config.node_id;
         if config.role.is_broker() {
-            return Self::Broker { node, line: line(Bootstrap::Brokers(own)) };
+            return Self::Broker { node, line: Line::to_itself(listener, LONGEST_DEADLINE) };
         }
+        // It leads to the leader, so each node has to be known by its own name.
+        let own = Bootstrap::Controllers(vec![listener.endpoint.clone()]);
         Self::Controller {
             node,
-            line: line(Bootstrap::Controllers(own)),
+            line: Line::new(own, listener, LONGEST_DEADLINE, LONGEST_DEADLINE),
             metadata_dir: config.log_dirs.metadata().to_owned(),
             fetch_timeout: config.fetch_timeout,
         }

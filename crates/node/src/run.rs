@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use std::{fmt, fs, io};
 
 use karst_kafka::DirectoryId;
 use thiserror::Error;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use crate::classes::Classes;
@@ -18,6 +18,8 @@ use crate::format::{Decision, Formatting, QuorumOption, Refusal, decide, has_dir
 use crate::founding;
 use crate::health::{self, Kafka, Phase};
 use crate::jvm::{self, Paths};
+use crate::listen::listen;
+use crate::liveness::Liveness;
 use crate::place::{self, Place, Untold};
 use crate::rack::{RackError, RackSource};
 use crate::ready::ReadinessProbe;
@@ -34,6 +36,8 @@ pub struct Options {
     /// What the pod was told about its Kubernetes node.
     pub place: Place,
     pub http: SocketAddr,
+    /// For so long a Kafka that has answered before may react to nothing.
+    pub silence_limit: Duration,
     /// Where the node learns its rack, if it has one.
     pub rack: Option<RackSource>,
     /// When the process began, for the line that tells how long Kafka was kept waiting.
@@ -94,7 +98,7 @@ pub async fn run(options: &Options) -> Result<Ending, RunError> {
     let mut supervisor = Supervisor::install().map_err(RunError::Signals)?;
     let (phase, seen) = watch::channel(Phase::Starting);
     let listener =
-        listen(options.http).await.map_err(|source| RunError::Listen { address: options.http, source })?;
+        listen(options.http).map_err(|source| RunError::Listen { address: options.http, source })?;
     tokio::spawn(health::serve(listener, seen));
 
     let config = read_config(&options.paths)?;
@@ -108,12 +112,6 @@ pub async fn run(options: &Options) -> Result<Ending, RunError> {
         Outcome::Done(rack) => node.run_kafka(&mut supervisor, rack?.as_deref()).await,
         Outcome::Stopped(ending) => Ok(ending),
     }
-}
-
-async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(address).await?;
-    info!("answering probes on {}", listener.local_addr()?);
-    Ok(listener)
 }
 
 fn find_classes(kafka_home: &Path) -> Result<Classes, RunError> {
@@ -277,16 +275,31 @@ impl Node<'_> {
     }
 
     async fn run_kafka(&self, supervisor: &mut Supervisor, rack: Option<&str>) -> Result<Ending, RunError> {
-        let reloader = Reloader::new(self.config);
-        let reloading = reloader.map(|reloader| tokio::spawn(reloader.keep_up()));
+        // They end with this.
+        let mut attending = JoinSet::new();
+        if let Some(reloader) = Reloader::new(self.config) {
+            attending.spawn(reloader.keep_up());
+        }
         let mut command = jvm::kafka_command(self.config, &self.options.paths, self.classes, rack);
         let recovery = recovery::Ahead::of(self.config, &mut command);
         info!("starting Kafka, {} ms after the container's start", self.options.began.elapsed().as_millis());
         let child = command.spawn().map_err(|source| self.java_error(source))?;
         drop(command);
         let (recovery, output) = recovery.map(|ahead| ahead.begun(&child)).unzip();
-        let kafka = Kafka { probe: ReadinessProbe::new(self.config), recovery };
-        self.phase.send_replace(Phase::Running(Arc::new(kafka)));
+        let kafka = Arc::new(Kafka {
+            probe: ReadinessProbe::new(self.config),
+            liveness: Liveness::of(self.config, child.id(), self.options.silence_limit),
+            recovery,
+        });
+        attending.spawn({
+            let kafka = Arc::clone(&kafka);
+            async move { kafka.probe.keep_asking().await }
+        });
+        attending.spawn({
+            let kafka = Arc::clone(&kafka);
+            async move { kafka.liveness.keep_looking().await }
+        });
+        self.phase.send_replace(Phase::Running(kafka));
         let ending = supervisor
             .see_to_the_end(&child, || {
                 self.phase.send_replace(Phase::ShuttingDown);
@@ -295,9 +308,6 @@ impl Node<'_> {
             .map_err(|source| self.java_error(source))?;
         if let Some(output) = output.flatten() {
             output.last_words().await;
-        }
-        if let Some(reloading) = reloading {
-            reloading.abort();
         }
         info!("Kafka ended with {ending}");
         Ok(ending)

@@ -11,7 +11,7 @@ use super::archive::Image;
 use super::base;
 use super::classes;
 use super::layer::{Files, Layer};
-use super::maven;
+use super::{maven, pins};
 use crate::cache::{Cache, Entry};
 use crate::command;
 use crate::hash::Hasher;
@@ -92,7 +92,7 @@ pub(crate) fn jars(cache: &Cache, version: &str) -> Result<PathBuf> {
     let project = project(version);
     let entry = Entry {
         name: &format!("kafka-jars-{version}"),
-        key: Hasher::default().part(&project),
+        key: Hasher::default().part(&project).part("verified"),
         doing: &format!("Fetching Kafka {version} with Maven (about a minute, once)"),
     };
     cache.get(entry, |place| {
@@ -101,7 +101,8 @@ pub(crate) fn jars(cache: &Cache, version: &str) -> Result<PathBuf> {
         let mut maven = maven::plugin("copy-dependencies")?;
         maven.arg("--file").arg(&file).arg("-DincludeScope=runtime");
         maven.arg(format!("-DoutputDirectory={}", place.join("libs").display()));
-        command::run(&mut maven).with_context(|| format!("Kafka {version} cannot be fetched"))
+        command::run(&mut maven).with_context(|| format!("Kafka {version} cannot be fetched"))?;
+        pins::verify(&place.join("libs"))
     })
 }
 
@@ -162,7 +163,7 @@ fn wrapper(class: &str) -> String {
     format!("#!/bin/sh\nexec \"$(dirname \"$0\")/kafka-run-class.sh\" {class} \"$@\"\n")
 }
 
-fn list(directory: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn list(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut files: Vec<_> = fs::read_dir(directory)
         .with_context(|| format!("reading {}", directory.display()))?
         .filter_map(std::io::Result::ok)

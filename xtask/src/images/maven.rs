@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::cache::{Cache, Entry};
-use crate::command;
+use crate::{command, hash};
 
 const PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1";
 
@@ -22,13 +22,21 @@ pub(super) fn plugin(goal: &str) -> Result<Command> {
     Ok(maven)
 }
 
-/// One artifact, `group:artifact:version`, in a place of the cache.
-pub(super) fn copy(cache: &Cache, entry: Entry<'_>, artifact: &str) -> Result<PathBuf> {
-    cache.get(entry, |place| {
+/// One artifact, `group:artifact:version`, as a file in a place of the cache. Its SHA-256 is known beforehand.
+pub(super) fn copy(
+    cache: &Cache,
+    entry: Entry<'_>,
+    artifact: &str,
+    file: &str,
+    sha256: &str,
+) -> Result<PathBuf> {
+    let place = cache.get(entry, |place| {
         let mut maven = plugin("copy")?;
         // Away from any project that is in the directory where this was started.
         maven.current_dir(place);
         maven.arg(format!("-Dartifact={artifact}")).arg(format!("-DoutputDirectory={}", place.display()));
-        command::run(&mut maven).with_context(|| format!("{artifact} cannot be fetched"))
-    })
+        command::run(&mut maven).with_context(|| format!("{artifact} cannot be fetched"))?;
+        hash::require(&place.join(file), sha256)
+    })?;
+    Ok(place.join(file))
 }

@@ -8,6 +8,7 @@ pub(crate) mod kafka;
 pub(crate) mod layer;
 mod maven;
 pub(crate) mod operator;
+mod pins;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -17,6 +17,8 @@ const PROGRAMS: [&str; 2] = ["karst-operator", "karst-node"];
 
 /// Where Maven finds the agent for metrics.
 const AGENT: (&str, &str, &str) = ("io.prometheus.jmx", "jmx_prometheus_javaagent", "1.0.1");
+/// The SHA-256 of its jar: it runs in every broker that has metrics.
+const AGENT_SHA256: &str = "7d61f737fd661610ccc14aea79764faa1ea94a340cbc8f0029b3d2edea3d80c1";
 
 /// The C library is linked in, so the programs run on an empty base and in any Kafka image.
 const STATIC: &str = "-C target-feature=+crt-static";
@@ -73,11 +75,11 @@ fn agent(cache: &Cache) -> Result<Layer> {
     let (group, artifact, version) = AGENT;
     let entry = Entry {
         name: &format!("jmx-exporter-{version}"),
-        key: Hasher::default().part(group).part(artifact).part(version),
+        key: Hasher::default().part(group).part(artifact).part(version).part(AGENT_SHA256),
         doing: &format!("Fetching the JMX exporter {version} with Maven"),
     };
-    let place = maven::copy(cache, entry, &format!("{group}:{artifact}:{version}"))?;
-    let jar = place.join(format!("{artifact}-{version}.jar"));
+    let file = format!("{artifact}-{version}.jar");
+    let jar = maven::copy(cache, entry, &format!("{group}:{artifact}:{version}"), &file, AGENT_SHA256)?;
     let entry = Entry {
         name: &format!("jmx-exporter-layer-{version}"),
         key: Hasher::default().part(hash::of_file(&jar)?),

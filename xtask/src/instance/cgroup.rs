@@ -75,6 +75,40 @@ impl Cgroup {
     }
 }
 
+/// Whether groups can be made here, and hold what the kubelet needs.
+pub(crate) fn usable() -> Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mounts").context("reading the list of mounts")?;
+    let hierarchies = hierarchies()?;
+    if let Some(place) = read_only(&mounts) {
+        bail!(
+            "control groups are mounted read-only at {place}: a container has to be privileged to run Kubernetes"
+        );
+    }
+    // With version 2 alone one hierarchy has all controllers; with version 1 each of them has its own.
+    if let [only] = hierarchies.as_slice() {
+        let controllers = fs::read_to_string(only.join("cgroup.controllers")).unwrap_or_default();
+        let missing = missing_controllers(&controllers);
+        if !missing.is_empty() {
+            bail!("the control groups at {} lack the controllers {}", only.display(), missing.join(", "));
+        }
+    }
+    Ok(())
+}
+
+fn missing_controllers(present: &str) -> Vec<&'static str> {
+    const NEEDED: [&str; 4] = ["cpu", "cpuset", "memory", "pids"];
+    NEEDED.into_iter().filter(|needed| !present.split_whitespace().any(|one| one == *needed)).collect()
+}
+
+fn read_only(mounts: &str) -> Option<&str> {
+    mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (place, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+        let is_group = matches!(kind, "cgroup" | "cgroup2");
+        (is_group && options.split(',').any(|option| option == "ro")).then_some(place)
+    })
+}
+
 fn hierarchies() -> Result<Vec<PathBuf>> {
     let mounts = fs::read_to_string("/proc/self/mounts").context("reading the list of mounts")?;
     let found = parse_hierarchies(&mounts);
@@ -143,5 +177,13 @@ mod tests {
         let expected: Vec<_> =
             ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/unified"].into_iter().map(PathBuf::from).collect();
         assert_eq!(parse_hierarchies(mounts), expected);
+    }
+    #[test]
+    fn groups_that_cannot_be_written_are_found() {
+        let mounts = "cgroup2 /sys/fs/cgroup cgroup2 ro,nosuid,nodev 0 0\n";
+        assert_eq!(read_only(mounts), Some("/sys/fs/cgroup"));
+        assert_eq!(read_only("proc /proc proc ro 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw,ro_not 0 0\n"), None);
+        assert_eq!(missing_controllers("cpuset cpu io memory hugetlb pids rdma\n"), [""; 0]);
+        assert_eq!(missing_controllers("cpu io\n"), ["cpuset", "memory", "pids"]);
     }
 }

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail};
 use super::process::{self, Process};
 use super::{Instance, configuration, forward, namespaces};
 use crate::binaries::Binaries;
-use crate::command;
 use crate::kubectl::Kubectl;
 use crate::steps::step;
+use crate::{command, interrupt};
 
 const RUNTIME: &str = "containerd";
 const STORE: &str = "etcd";
@@ -215,6 +215,7 @@ fn eventually(
 ) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
+        interrupt::check()?;
         if condition() {
             return Ok(());
         }

@@ -3,6 +3,7 @@
 //! Every instance has a network namespace of its own, so all of them use the same addresses and ports.
 
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 
@@ -19,8 +20,17 @@ pub(crate) const API_SERVICE: &str = "10.96.0.1";
 pub(crate) const API_PORT: u16 = 6443;
 pub(crate) const NODE: &str = "karst";
 pub(crate) const PAUSE_IMAGE: &str = "docker.io/karst/pause:local";
-/// Where Debian puts the CNI plugins.
-pub(crate) const CNI_PLUGINS: &str = "/usr/lib/cni";
+/// Where CNI plugins are: by Debian, by everybody else, by Fedora.
+const CNI_PLACES: [&str; 3] = ["/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"];
+/// Those that `cni.conflist` names, and the one that every pod needs.
+const CNI_PLUGINS: [&str; 4] = ["bridge", "host-local", "loopback", "portmap"];
+
+/// The first place that has all the plugins that are needed.
+pub(crate) fn cni_plugins() -> Option<&'static str> {
+    CNI_PLACES
+        .into_iter()
+        .find(|place| CNI_PLUGINS.iter().all(|plugin| Path::new(place).join(plugin).is_file()))
+}
 
 const FILES: [(&str, &str); 7] = [
     ("containerd.toml", include_str!("../../../local/config/containerd.toml")),
@@ -49,7 +59,7 @@ fn fill(template: &str, instance: &Instance) -> String {
         .replace("{pods}", PODS)
         .replace("{node}", NODE)
         .replace("{pause_image}", PAUSE_IMAGE)
-        .replace("{cni_plugins}", CNI_PLUGINS)
+        .replace("{cni_plugins}", cni_plugins().unwrap_or(CNI_PLACES[0]))
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Processes of an instance: started in its control group, remembered by id and start time.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -18,8 +20,7 @@ pub(crate) struct Process {
 impl Process {
     /// The process that has this id now.
     pub(crate) fn current(pid: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        Some(Self { pid, started: parse_stat(&stat)?.started })
+        Some(Self { pid, started: stat_of(pid)?.started })
     }
 
     pub(crate) fn recorded(file: &Path) -> Option<Self> {
@@ -37,16 +38,33 @@ impl Process {
     }
 
     pub(crate) fn is_alive(self) -> bool {
-        fs::read_to_string(format!("/proc/{}/stat", self.pid))
-            .ok()
-            .and_then(|stat| parse_stat(&stat))
-            .is_some_and(|stat| stat.started == self.started && !stat.is_zombie)
+        stat_of(self.pid).is_some_and(|stat| stat.started == self.started && !stat.is_zombie)
     }
 }
 
 struct Stat {
+    parent: u32,
+    session: u32,
     started: u64,
     is_zombie: bool,
+}
+
+/// The descendants of a process that are still in its session.
+pub(crate) fn below_in_session(ancestor: u32) -> Vec<Process> {
+    let entries =
+        fs::read_dir("/proc").map(|entries| entries.flatten().collect()).unwrap_or_else(|_| Vec::new());
+    let ids = entries.iter().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let all: BTreeMap<u32, Stat> = ids.filter_map(|pid| Some((pid, stat_of(pid)?))).collect();
+    let Some(session) = all.get(&ancestor).map(|stat| stat.session) else { return Vec::new() };
+    let descends = |pid: &u32| {
+        iter::successors(all.get(pid), |stat| all.get(&stat.parent)).any(|stat| stat.parent == ancestor)
+    };
+    let ours = all.iter().filter(|(pid, stat)| stat.session == session && descends(pid));
+    ours.map(|(&pid, stat)| Process { pid, started: stat.started }).collect()
+}
+
+fn stat_of(pid: u32) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 fn parse_stat(stat: &str) -> Option<Stat> {
@@ -54,9 +72,11 @@ fn parse_stat(stat: &str) -> Option<Stat> {
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_whitespace();
     let is_zombie = matches!(fields.next()?, "Z" | "X");
-    // Field 22 of the line; the state was field 3.
-    let started = fields.nth(18)?.parse().ok()?;
-    Some(Stat { started, is_zombie })
+    let parent = fields.next()?.parse().ok()?;
+    // Field 6 of the line; the parent was field 4.
+    let session = fields.nth(1)?.parse().ok()?;
+    let started = fields.nth(15)?.parse().ok()?;
+    Some(Stat { parent, session, started, is_zombie })
 }
 
 /// Starts a program that outlives us, in its own session, with its output in a log.
@@ -100,6 +120,10 @@ PATH=$PATH:/usr/sbin:/sbin exec "$@""#;
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use rustix::process::{Pid, Signal, kill_process};
+
     use super::*;
 
     #[test]
@@ -110,6 +134,32 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(!process.is_alive());
+    }
+
+    #[test]
+    fn programs_are_found_below_their_ancestor_and_those_with_a_session_of_their_own_are_not() {
+        const TREE: &str = "sleep 60 & setsid sleep 60 & echo; wait";
+        let mut ancestor = Command::new("sh").args(["-c", TREE]).stdout(Stdio::piped()).spawn().unwrap();
+        let said = ancestor.stdout.as_mut().unwrap();
+        io::Read::read_exact(said, &mut [0]).unwrap();
+        let program = |process: &Process| fs::read_to_string(format!("/proc/{}/comm", process.pid)).unwrap();
+        // Until it is in its own session the other one is `setsid`, or still the shell.
+        let found = loop {
+            let found = below_in_session(ancestor.id());
+            if found.iter().map(program).eq(["sleep\n"]) {
+                break found;
+            }
+        };
+        assert!(below_in_session(std::process::id()).iter().any(|process| process.pid == found[0].pid));
+        let all = fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+        let children = all.filter(|pid| stat_of(*pid).is_some_and(|stat| stat.parent == ancestor.id()));
+        for pid in children.collect::<Vec<u32>>() {
+            kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+        }
+        ancestor.wait().unwrap();
+        assert_eq!(below_in_session(ancestor.id()), []);
     }
 
     #[test]
@@ -124,7 +174,7 @@ mod tests {
     fn names_with_parentheses_do_not_confuse_the_reader() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 12345 0 0";
         let stat = parse_stat(stat).unwrap();
-        assert_eq!(stat.started, 12345);
+        assert_eq!((stat.parent, stat.session, stat.started), (1, 7, 12345));
         assert!(!stat.is_zombie);
     }
 }

@@ -54,6 +54,17 @@ async fn a_node_proves_itself_by_name_and_by_address() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_reached_under_another_address_still_has_to_be_the_one_that_is_expected() {
+    let authority = Authority::new("cluster");
+    let expecting = |host: &str| authority.trusted(None).expecting(host);
+    let name = "broker-0.brokers.svc";
+    let node = Node::start_tls(acceptor(&authority.issue(&[name]), None, BOTH_TLS), good).await;
+    ask(&node, expecting(name)).await.unwrap();
+    let failure = failure(ask(&node, expecting("broker-1.brokers.svc")).await);
+    assert!(matches!(failure, TlsFailure::WrongName { .. }), "{failure}");
+}
+
+#[tokio::test]
 async fn of_several_authorities_each_is_trusted() {
     let (old, new) = (Authority::new("cluster"), Authority::new("cluster"));
     let both = format!("# the old one\n{}\n# the new one\n{}", old.pem(), new.pem());

@@ -116,10 +116,79 @@ fn a_static_quorum_knows_its_voters_by_id_alone() {
     assert_eq!(judge_3(&quorum), Ok(()));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_listener_that_cannot_be_spoken_to_is_not_ready_and_says_so() {
     let files = with_server_lines("listener.security.protocol.map=CONTROLPLANE-9090:SSL\n");
     let probe = ReadinessProbe::new(&NodeConfig::parse(&files).unwrap());
-    let message = probe.check().await.unwrap_err().to_string();
+    let _ = timeout(PERIOD, probe.keep_asking()).await;
+    let message = probe.check().unwrap_err().to_string();
     assert!(message.contains("CONTROLPLANE-9090") && message.contains("SSL"), "{message}");
+}
+
+fn slow() -> Result<(), NotReady> {
+    Err(NotReady::TooSlow(DEADLINE))
+}
+
+/// A node that was ready at the beginning, what was heard of it after so many seconds, and when to judge it.
+fn heard_after(
+    patience: Duration,
+    heard: &[(u64, Result<(), NotReady>)],
+    judged: u64,
+) -> Result<(), NotReady> {
+    let start = Instant::now();
+    let at = |seconds| start + Duration::from_secs(seconds);
+    let mut all = Heard::nothing(patience);
+    all.note(Ok(()), start);
+    for (seconds, answer) in heard {
+        all.note(answer.clone(), at(*seconds));
+    }
+    all.verdict(at(judged))
+}
+
+#[test]
+fn a_broker_stays_ready_through_a_stall_of_fifteen_seconds_and_no_longer() {
+    let stall = [(2, slow()), (6, slow()), (12, slow())];
+    assert_eq!(heard_after(BROKERS_PATIENCE, &stall, 14), Ok(()));
+    assert_eq!(heard_after(BROKERS_PATIENCE, &stall, 15), slow());
+    let back = [(2, slow()), (14, Ok(())), (16, slow())];
+    assert_eq!(heard_after(BROKERS_PATIENCE, &back, 28), Ok(()), "each answer is good for as long");
+    assert!(heard_after(BROKERS_PATIENCE, &[], 15).is_err(), "also while a question is under way");
+}
+
+#[test]
+fn a_broker_that_is_fenced_or_does_not_listen_is_not_ready_at_once() {
+    let closed = NotReady::Closed("refused".to_owned());
+    for why in [NotReady::Fenced(NodeId(1)), NotReady::NotRegistered(NodeId(1)), closed] {
+        assert_eq!(heard_after(BROKERS_PATIENCE, &[(1, Err(why.clone()))], 1), Err(why.clone()));
+        let then_silent = [(1, Err(why)), (2, slow())];
+        assert_eq!(
+            heard_after(BROKERS_PATIENCE, &then_silent, 3),
+            slow(),
+            "it was not ready before the stall"
+        );
+    }
+}
+
+#[test]
+fn a_node_that_was_never_ready_is_not_ready_when_it_stalls() {
+    let mut heard = Heard::nothing(BROKERS_PATIENCE);
+    assert_eq!(heard.verdict(Instant::now()), Err(NotReady::Unasked));
+    heard.note(slow(), Instant::now());
+    assert_eq!(heard.verdict(Instant::now()), slow());
+    assert!(!heard.has_answered);
+}
+
+#[test]
+fn questions_in_vain_get_more_time_and_the_first_answer_ends_that() {
+    let mut deadline = DEADLINE;
+    let mut given = Vec::new();
+    for _ in 0..5 {
+        deadline = next_deadline(deadline, &slow());
+        given.push(deadline.as_millis());
+    }
+    assert_eq!(given, [3000, 6000, 12000, 12000, 12000]);
+    let unanswered = Err(NotReady::Unanswered("no such name".to_owned()));
+    assert_eq!(next_deadline(deadline, &unanswered), deadline);
+    assert_eq!(next_deadline(deadline, &Err(NotReady::Fenced(NodeId(1)))), DEADLINE);
+    assert_eq!(next_deadline(deadline, &Ok(())), DEADLINE);
 }

@@ -58,9 +58,11 @@ fn let_say(node: &TestNode, launched: &Launched<'_>, says: &str, name: Option<&s
 }
 
 fn assert_not_recovering(launched: &Launched<'_>) {
-    let (status, why) = launched.get("/ready");
-    assert_eq!(status, 503);
-    assert!(why.contains("127.0.0.1:1") && !why.contains("recovering"), "{why}");
+    eventually("Kafka was asked in vain", || {
+        let (status, why) = launched.get("/ready");
+        assert!(status == 503 && !why.contains("recovering"), "{why}");
+        why.contains("127.0.0.1:1")
+    });
 }
 
 fn end(node: &TestNode, mut launched: Launched<'_>) {

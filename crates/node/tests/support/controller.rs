@@ -3,7 +3,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::thread;
 
 use bytes::{Bytes, BytesMut};
@@ -20,6 +20,9 @@ use uuid::Uuid;
 
 /// The id under which it leads.
 const LEADER: BrokerId = BrokerId(4);
+
+/// Nobody has more to ask.
+const LONGEST_QUESTION: usize = 64 * 1024;
 
 /// What it says of a voter.
 #[derive(Clone, Copy)]
@@ -38,7 +41,22 @@ pub(crate) struct Said {
 pub(crate) struct Controller {
     pub(crate) address: SocketAddr,
     leads: Arc<AtomicBool>,
+    manner: Arc<AtomicU8>,
+    connections: Arc<AtomicUsize>,
+    asked: Arc<AtomicUsize>,
     said: Said,
+}
+
+/// How it treats those who ask.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Manner {
+    /// Every question has its answer.
+    Answers,
+    /// No question has, and a connection that brings nonsense is closed.
+    Reacts,
+    /// As if all its threads were gone.
+    Hangs,
 }
 
 impl Controller {
@@ -55,11 +73,19 @@ impl Controller {
     fn start(said: Said, leads: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let controller = Self { address, leads: Arc::new(AtomicBool::new(leads)), said };
+        let controller = Self {
+            address,
+            leads: Arc::new(AtomicBool::new(leads)),
+            manner: Arc::new(AtomicU8::new(Manner::Answers as u8)),
+            connections: Arc::default(),
+            asked: Arc::default(),
+            said,
+        };
         let serving = controller.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let serving = serving.clone();
+                serving.connections.fetch_add(1, Ordering::SeqCst);
                 // The end of the launcher ends it.
                 thread::spawn(move || converse(stream, &serving));
             }
@@ -71,14 +97,41 @@ impl Controller {
     pub(crate) fn lead(&self) {
         self.leads.store(true, Ordering::SeqCst);
     }
+
+    /// From now on it treats others so.
+    pub(crate) fn behave(&self, manner: Manner) {
+        self.manner.store(manner as u8, Ordering::SeqCst);
+    }
+
+    /// How many connections it has had.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    /// How many questions it has had.
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn is(&self, manner: Manner) -> bool {
+        self.manner.load(Ordering::SeqCst) == manner as u8
+    }
 }
 
 fn converse(mut stream: TcpStream, controller: &Controller) -> io::Result<()> {
     loop {
         let mut length = [0; 4];
         stream.read_exact(&mut length)?;
-        let mut question = vec![0; usize::try_from(i32::from_be_bytes(length)).unwrap()];
+        let length = usize::try_from(i32::from_be_bytes(length)).unwrap();
+        if length > LONGEST_QUESTION && !controller.is(Manner::Hangs) {
+            return Ok(());
+        }
+        let mut question = vec![0; length.min(LONGEST_QUESTION)];
         stream.read_exact(&mut question)?;
+        controller.asked.fetch_add(1, Ordering::SeqCst);
+        if !controller.is(Manner::Answers) {
+            continue;
+        }
         let answer = answer(&question, controller);
         stream.write_all(&i32::try_from(answer.len()).unwrap().to_be_bytes())?;
         stream.write_all(&answer)?;
