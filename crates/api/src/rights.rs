@@ -121,4 +121,5 @@ pub const IN_OWN_NAMESPACE: &[Right] = &[
 ];
 
 /// In the whole Kubernetes cluster, and only where racks are used.
-pub const FOR_RACKS: &[Right] = &[right("", &["nodes"], &["get"], "the label that tells the rack of a broker")];
+pub const FOR_RACKS: &[Right] =
+    &[right("", &["nodes"], &["get"], "the label that tells the rack of a broker")];

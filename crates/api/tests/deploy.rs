@@ -59,7 +59,8 @@ fn rules_for_racks() -> Value {
 /// The rights as they stand in a role.
 fn rules(rights: &[Right]) -> Value {
     let rule = |right: &Right| {
-        let mut rule = json!({"apiGroups": [right.group], "resources": right.resources, "verbs": right.verbs});
+        let mut rule =
+            json!({"apiGroups": [right.group], "resources": right.resources, "verbs": right.verbs});
         if let Some(name) = right.name {
             rule["resourceNames"] = json!([name]);
         }
@@ -93,7 +94,8 @@ fn chart_and_plain_yaml_give_the_rights_that_the_operator_needs_and_no_others() 
 #[test]
 fn the_docs_name_the_rights_that_the_operator_needs_and_no_others() {
     let text = text("../docs/install.md");
-    let (_, after) = text.split_once("<!-- rights: begin -->\n").expect("docs/install.md has a table of rights");
+    let (_, after) =
+        text.split_once("<!-- rights: begin -->\n").expect("docs/install.md has a table of rights");
     let (found, _) = after.split_once("<!-- rights: end -->").expect("the table ends");
     let expected = table(&[
         ("namespaces looked after", IN_NAMESPACES),
