@@ -224,7 +224,6 @@ mod tests {
             generation: 4,
             digest: Some(digest("this")),
             status: reported(4),
-            ..PodSetView::default()
         }
     }
 

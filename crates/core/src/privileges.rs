@@ -52,8 +52,11 @@ fn of_parts(
     written.flat_map(of_part).collect()
 }
 
-/// What of a security context reaches out of the container: each field, and whether its value does.
-const REACHING: &[(&str, fn(&Value) -> bool)] = &[
+/// Does a value reach out of the container?
+type Reaches = fn(&Value) -> bool;
+
+/// The fields of a security context that can.
+const REACHING: &[(&str, Reaches)] = &[
     ("/privileged", is_true),
     ("/allowPrivilegeEscalation", is_true),
     ("/capabilities/add", has_items),

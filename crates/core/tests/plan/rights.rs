@@ -200,7 +200,10 @@ fn a_service_takes_over_no_address_of_others() {
     });
     let mut allowed = world.clone();
     let services = |plan: &Plan| {
-        serde_json::to_string(&plan.services.iter().map(|one| one.meta()).collect::<Vec<_>>()).unwrap()
+        serde_json::to_string(
+            &plan.services.iter().map(karst_core::objects::Object::meta).collect::<Vec<_>>(),
+        )
+        .unwrap()
     };
     let plan = carry(&mut world);
     assert!(!services(&plan).contains("-out-"), "{}", services(&plan));
