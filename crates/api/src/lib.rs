@@ -13,6 +13,7 @@ mod kafka;
 mod listener;
 mod podset;
 mod pool;
+pub mod rights;
 mod schema;
 mod status;
 mod storage;

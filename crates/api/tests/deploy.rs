@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use karst_api::rights::{FOR_RACKS, IN_NAMESPACES, IN_OWN_NAMESPACE, Right};
 use karst_api::{Kafka, KafkaNodePool};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -55,6 +56,69 @@ fn rules_for_racks() -> Value {
     role["rules"].clone()
 }
 
+/// The rights as they stand in a role.
+fn rules(rights: &[Right]) -> Value {
+    let rule = |right: &Right| {
+        let mut rule =
+            json!({"apiGroups": [right.group], "resources": right.resources, "verbs": right.verbs});
+        if let Some(name) = right.name {
+            rule["resourceNames"] = json!([name]);
+        }
+        rule
+    };
+    rights.iter().map(rule).collect()
+}
+
+/// The rights as they stand in the docs.
+fn table(rights: &[(&str, &[Right])]) -> String {
+    let mut table = "| where | objects | verbs | what for |\n|---|---|---|---|\n".to_owned();
+    for (place, rights) in rights {
+        for right in *rights {
+            let name = right.name.map(|name| format!(" called `{name}`")).unwrap_or_default();
+            let objects = right.resources.iter().map(|one| format!("`{one}`")).collect::<Vec<_>>().join(", ");
+            let (verbs, why) = (right.verbs.join(", "), right.why);
+            table.push_str(&format!("| {place} | {objects}{name} | {verbs} | {why} |\n"));
+        }
+    }
+    table
+}
+
+#[test]
+fn chart_and_plain_yaml_give_the_rights_that_the_operator_needs_and_no_others() {
+    assert_eq!(rules_of_the_chart(), rules(IN_NAMESPACES));
+    assert_eq!(rules_of("ClusterRole", "karst-operator"), rules(IN_NAMESPACES));
+    assert_eq!(rules_of("Role", "karst-operator-leader"), rules(IN_OWN_NAMESPACE));
+    assert_eq!(rules_for_racks(), rules(FOR_RACKS));
+}
+
+#[test]
+fn the_docs_name_the_rights_that_the_operator_needs_and_no_others() {
+    let text = text("../docs/install.md");
+    let (_, after) =
+        text.split_once("<!-- rights: begin -->\n").expect("docs/install.md has a table of rights");
+    let (found, _) = after.split_once("<!-- rights: end -->").expect("the table ends");
+    let expected = table(&[
+        ("namespaces looked after", IN_NAMESPACES),
+        ("its own namespace", IN_OWN_NAMESPACE),
+        ("everywhere, with `racks: true`", FOR_RACKS),
+    ]);
+    assert_eq!(found, expected, "docs/install.md is stale; put this between its marks:\n{expected}");
+}
+
+/// It was denied in three places for as long as it was there.
+#[test]
+fn nobody_denies_the_right_to_read_secrets() {
+    let docs = files("../docs").into_iter().filter(|(name, _)| name.ends_with(".md"));
+    let chart = files("helm/karst/templates");
+    let readme = ("README.md".to_owned(), text("../README.md"));
+    for (name, text) in docs.chain(chart).chain([readme]) {
+        let said = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for denial in ["no Secrets", "no right to read Secrets", "cannot read Secrets"] {
+            assert!(!said.contains(denial), "{name} says: {denial}");
+        }
+    }
+}
+
 #[test]
 fn machines_can_be_read_only_where_racks_are_used_and_then_nothing_more() {
     let rules = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]);
@@ -67,12 +131,6 @@ fn rules_of(kind: &str, name: &str) -> Value {
     let object =
         objects.into_iter().find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
     object.unwrap_or_else(|| panic!("020-rbac.yaml has no {kind} {name}"))["rules"].take()
-}
-
-#[test]
-fn the_plain_yaml_gives_the_rights_that_the_chart_gives() {
-    let stale = "deploy/install is not what the chart renders: run deploy/helm/render";
-    assert_eq!(rules_of("ClusterRole", "karst-operator"), rules_of_the_chart(), "{stale}");
 }
 
 #[test]

@@ -21,6 +21,8 @@ use crate::world::Settings;
 
 /// The label by which the operator's own pods are known.
 const OPERATOR_KIND: (&str, &str) = ("strimzi.io/kind", "cluster-operator");
+/// The label with the name of a namespace. The API server sets it, and lets nobody change it.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
 /// One budget for the nodes that vote and one for those that only serve: no pod is in both, and neither kind uses up what the
 /// other may lose.
@@ -100,10 +102,51 @@ fn rule(port: u16, from: Option<Vec<NetworkPolicyPeer>>) -> NetworkPolicyIngress
 
 fn operator(settings: &Settings) -> NetworkPolicyPeer {
     let labels = &settings.operator_namespace_labels;
-    let namespaces = if labels.is_empty() { LabelSelector::default() } else { matching(labels.clone()) };
+    let by_name = |name: &String| matching([(NAMESPACE_NAME.to_owned(), name.clone())].into());
+    let namespaces = if labels.is_empty() {
+        settings.operator_namespace.as_ref().map(by_name).unwrap_or_default()
+    } else {
+        matching(labels.clone())
+    };
     NetworkPolicyPeer {
         pod_selector: Some(matching([(OPERATOR_KIND.0.to_owned(), OPERATOR_KIND.1.to_owned())].into())),
         namespace_selector: Some(namespaces),
         ..NetworkPolicyPeer::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn namespaces(name: Option<&str>, labels: &[(&str, &str)]) -> serde_json::Value {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let settings = Settings {
+            operator_version: String::new(),
+            node_image: String::new(),
+            kafka_images: BTreeMap::new(),
+            image_pull_policy: None,
+            image_pull_secrets: Vec::new(),
+            cluster_domain: String::new(),
+            network_policies: true,
+            operator_namespace: name.map(str::to_owned),
+            operator_namespace_labels: labels.collect(),
+            privileged_templates: false,
+        };
+        serde_json::to_value(operator(&settings).namespace_selector).unwrap()
+    }
+
+    #[test]
+    fn operators_of_other_namespaces_are_kept_out() {
+        let own = json!({"matchLabels": {"kubernetes.io/metadata.name": "karst-system"}});
+        assert_eq!(namespaces(Some("karst-system"), &[]), own);
+        let labelled = json!({"matchLabels": {"team": "kafka"}});
+        assert_eq!(namespaces(Some("karst-system"), &[("team", "kafka")]), labelled);
+        assert_eq!(
+            namespaces(None, &[]),
+            json!({}),
+            "an operator that does not know where it runs is let in everywhere"
+        );
     }
 }

@@ -38,6 +38,7 @@ pub mod plan;
 pub mod pods;
 pub mod podset;
 pub mod pools;
+mod privileges;
 pub mod probes;
 pub mod problem;
 mod properties;

@@ -200,7 +200,12 @@ impl ClusterKey {
     ///
     /// Controllers' addresses are stored in the quorum's own log: never change how this is built.
     pub fn pod_host(&self, pod: &str, domain: &str) -> String {
-        [pod, ".", &self.headless_service(), ".", &self.namespace, ".svc.", domain].concat()
+        [pod, ".", &self.host_domain(domain)].concat()
+    }
+
+    /// What the host names of all pods are directly below of.
+    pub fn host_domain(&self, domain: &str) -> String {
+        [&self.headless_service(), ".", &self.namespace, ".svc.", domain].concat()
     }
 
     /// Labels of everything made for the cluster.

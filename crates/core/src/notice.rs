@@ -451,6 +451,26 @@ pub enum Notice {
         /// Its pod set.
         pod_set: String,
     },
+    /// A pod set whose pods somebody else described.
+    #[error(
+        "the pods of StrimziPodSet '{pod_set}' were not described by Karst, so it makes none of them and removes none{}; delete it if it is not of a pool of this cluster; one that is gets its own pods again when this resource is valid and not paused",
+        missing_pods(missing)
+    )]
+    NotRendered {
+        /// The pod set.
+        pod_set: String,
+        /// Its pods that do not exist.
+        missing: Vec<String>,
+    },
+    /// Kafka tells of nodes elsewhere.
+    #[error(
+        "Kafka says that nodes are at {}, and these are no hosts of this cluster's pods: Karst does not connect to them; look for the node that was made to say so, and delete its pod",
+        few(addresses)
+    )]
+    ForeignHosts {
+        /// Where.
+        addresses: Vec<String>,
+    },
     /// An authority that cannot be used, in a cluster that runs.
     #[error("{why}; until then no certificate can be signed, and what runs goes on with those it has")]
     AuthorityUnusable {
@@ -547,6 +567,21 @@ pub enum Notice {
     },
 }
 
+/// How many are named: a list that somebody else wrote may be long.
+const NAMED: usize = 5;
+
+fn few(names: &[String]) -> String {
+    let (named, more) = names.split_at(names.len().min(NAMED));
+    match more.len() {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
+fn missing_pods(missing: &[String]) -> String {
+    if missing.is_empty() { String::new() } else { format!(" (missing: {})", few(missing)) }
+}
+
 impl Notice {
     /// The reason of the condition.
     pub fn reason(&self) -> &'static str {
@@ -593,6 +628,8 @@ impl Notice {
             | Self::ClaimsKeep { .. }
             | Self::SingleEphemeral { .. } => "KafkaStorage",
             Self::PoolGone { .. } => "PoolGone",
+            Self::NotRendered { .. } => "PodSetNotRendered",
+            Self::ForeignHosts { .. } => "ForeignAddress",
             Self::AuthorityUnusable { .. } => "CertificateAuthorityUnusable",
             Self::CertificateEnds { .. } => "CertificateEnds",
             Self::Window { .. } => "MaintenanceWindow",

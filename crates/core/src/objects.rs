@@ -28,6 +28,7 @@ use crate::names::{
     ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DISK_ANNOTATION, POD_NAME_LABEL,
     POOL_LABEL, RESTORED_POD_ANNOTATION, SETTINGS_IN_KAFKA_ANNOTATION, node_of_pod,
 };
+use crate::podset::Rendered;
 use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
 use crate::references::Wish;
 use crate::restoration::{self, Restoration};
@@ -322,11 +323,12 @@ impl Render<'_> {
         })
     }
 
-    /// The objects of the nodes that are not yet as they should be: what pods need first, then the pods.
-    pub(crate) fn nodes_to_write(&self) -> Result<Vec<Object>, serde_json::Error> {
+    /// The objects of the nodes that are not yet as they should be: what pods need first, then the pods. And the pod sets as they
+    /// should be, written already or not.
+    pub(crate) fn nodes_to_write(&self) -> Result<(Vec<Object>, Rendered), serde_json::Error> {
         let common = self.common();
         sheet::remembering(&common, &self.world.settings, |known| {
-            let mut objects = Vec::new();
+            let (mut objects, mut rendered) = (Vec::new(), Rendered::new());
             let needy = strangers::Needy::of(self.world);
             for pool in &self.cluster.pools {
                 let nodes = pool.nodes.iter().map(|id| Node { id: *id, pool });
@@ -346,12 +348,14 @@ impl Render<'_> {
                 if !pool.ids.is_empty() {
                     let nodes: Vec<_> =
                         nodes.into_iter().filter(|node| self.may_be_listed(*node, &needy)).collect();
-                    objects.extend(self.pod_set_to_write(&common, pool, &nodes, known)?);
+                    let (name, digest, missing) = self.pod_set(&common, pool, &nodes, known)?;
+                    rendered.insert(name, digest);
+                    objects.extend(missing);
                 }
             }
             objects.extend(self.claims_left(&common));
             objects.retain(|object| !strangers::is_hidden(self.world, object));
-            Ok(objects)
+            Ok((objects, rendered))
         })
     }
 
@@ -404,25 +408,25 @@ impl Render<'_> {
         left.collect()
     }
 
-    /// The pod set of a pool, unless it is as it should be.
-    fn pod_set_to_write(
+    /// The pod set of a pool: its name, its fingerprint, and the set itself unless it is as it should be.
+    fn pod_set(
         &self,
         common: &Common<'_>,
         pool: &Pool,
         nodes: &[Node<'_>],
         known: &mut Known,
-    ) -> Result<Option<Object>, serde_json::Error> {
+    ) -> Result<(String, Digest, Option<Object>), serde_json::Error> {
         let pods: Vec<_> = nodes.iter().filter_map(|node| known.pod_digest(node.id)).collect();
         let wanted = known.set(common, pool, pods)?;
-        let seen = wanted.set.metadata.name.as_ref().and_then(|name| self.world.pod_sets.get(name));
-        if seen.is_some_and(|seen| wanted.is(seen)) {
-            return Ok(None);
+        let (name, digest) = (self.cluster.key.pod_set(&pool.name), wanted.digest());
+        if self.world.pod_sets.get(&name).is_some_and(|seen| wanted.is(seen)) {
+            return Ok((name, digest, None));
         }
         let mut set = wanted.set.clone();
         for node in nodes {
             set.spec.pods.extend(known.pod(common, *node)?);
         }
-        Ok(Some(Object::PodSet(set)))
+        Ok((name, digest, Some(Object::PodSet(set))))
     }
 
     /// What the objects of all nodes are made from.

@@ -31,7 +31,7 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
 use crate::world::{Answer, Trouble, World};
 use crate::{
-    anew, claims, completion, config, ignored, membership, migration, own_certificates, pods, rack,
+    anew, claims, completion, config, ignored, membership, migration, own_certificates, pods, podset, rack,
     registration, removals, resolve, restoration, rolling, settings, strangers, upgrade,
 };
 
@@ -195,8 +195,9 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     let shared = render.shared_to_write(settings.ours.as_ref())?.into_iter();
     plan.objects.extend(shared.map(|object| object.in_place_of_seen(world)));
     if plan.facts.is_empty() {
-        let nodes = render.nodes_to_write()?.into_iter();
-        plan.objects.extend(nodes.map(|object| object.in_place_of_seen(world)));
+        let (nodes, rendered) = render.nodes_to_write()?;
+        plan.objects.extend(nodes.into_iter().map(|object| object.in_place_of_seen(world)));
+        plan.rendered = Some(rendered);
         reach_listeners(&mut plan, world, &cluster)?;
         grow_claims(&mut plan, world, &cluster);
         if identity.cluster_id.is_some() {
@@ -304,6 +305,8 @@ fn other_operator(world: &World) -> Option<Problem> {
 fn notices(world: &World, cluster: Option<&Cluster>) -> Vec<Notice> {
     let mut notices = Vec::new();
     notices.extend(strangers::notices(world));
+    let addresses: Vec<_> = world.answers.foreign_hosts.iter().cloned().collect();
+    notices.extend((!addresses.is_empty()).then_some(Notice::ForeignHosts { addresses }));
     notices.extend(world.refusals.iter().map(|what| Notice::Refused { what: what.clone() }));
     notices.extend(ignored::of_kafka(&world.kafka));
     notices.extend(world.pools.iter().filter_map(|(name, pool)| ignored::of_pool(name, pool)));
@@ -632,6 +635,7 @@ fn finish(
     cluster: Option<&Cluster>,
     progress: Progress,
 ) -> Result<Plan, serde_json::Error> {
+    plan.notices.extend(podset::notices(world, plan.rendered.as_ref()));
     let new = status::of_kafka(world, cluster, &progress, &plan.notices);
     plan.status = status::patch(world.kafka.status.as_ref(), &new, KAFKA_FACTS)?;
     plan.progress = Some(progress);

@@ -1,13 +1,18 @@
 //! What a pod set needs: each of its pods exists, and none that it does not list.
 //!
 //! A running pod is never changed here. Which pod restarts, and when, is decided elsewhere.
+//!
+//! Whoever may write a pod set must not get pods by that: nothing is done for a spec that [`crate::plan::plan`] did not render. See
+//! [`is_rendered`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use karst_api as api;
 
-use crate::world::{PodSetView, PodView, WantedPod};
+use crate::digest::Digest;
+use crate::notice::Notice;
+use crate::world::{PodSetView, PodView, WantedPod, World};
 
 /// One thing to do for a pod set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,8 +77,81 @@ pub struct PodSetPlan {
     pub status: api::StrimziPodSetStatus,
 }
 
-/// Compares the pods that exist (those of this pod set) with those that are listed. `going` are claims that are being deleted.
-pub fn plan(set: &PodSetView, pods: &[Arc<PodView>], going: &BTreeSet<String>) -> PodSetPlan {
+/// Was the spec of this pod set rendered by Karst? `rendered` is the fingerprint of what was rendered last for this name.
+///
+/// Spec and annotations of a pod set can be written by many; its status only by whoever may write `strimzipodsets/status`. So
+/// `observedGeneration` says which spec was rendered: the API server counts a generation for each spec, lets nobody set it, and takes no
+/// status from whoever makes a pod set or changes its spec. It outlives the operator, so a pod that is lost comes back though its
+/// `Kafka` resource cannot be carried out at the moment.
+pub fn is_rendered(set: &PodSetView, rendered: Option<&Digest>) -> bool {
+    is_recorded(set) || is_as(set, rendered)
+}
+
+fn is_recorded(set: &PodSetView) -> bool {
+    observed(set) == Some(set.generation)
+}
+
+fn observed(set: &PodSetView) -> Option<i64> {
+    set.status.as_ref()?.observed_generation
+}
+
+fn is_as(set: &PodSetView, rendered: Option<&Digest>) -> bool {
+    set.digest.is_some() && set.digest.as_ref() == rendered
+}
+
+/// The pod sets for which something may be done from now on: they are seen to be what was rendered just now, and that was not known
+/// before. They were looked at in vain, and nobody else tells them.
+pub fn admitted<'a>(world: &'a World, rendered: &'a Rendered) -> impl Iterator<Item = &'a String> {
+    let is_new = |name: &String, set: &PodSetView| {
+        !is_rendered(set, world.rendered.get(name)) && is_as(set, rendered.get(name))
+    };
+    world.pod_sets.iter().filter(move |(name, set)| is_new(name, set)).map(|(name, _)| name)
+}
+
+/// Fingerprints of specs of pod sets, by the names of the pod sets.
+pub type Rendered = BTreeMap<String, Digest>;
+
+/// What is known to be rendered from now on: what was rendered just now, and for pod sets whose pool is gone what was rendered last.
+pub fn remembered(world: &World, rendered: &Rendered) -> Rendered {
+    let before = world.rendered.iter().filter(|(name, _)| world.pod_sets.contains_key(*name));
+    before.chain(rendered).map(|(name, digest)| (name.clone(), *digest)).collect()
+}
+
+/// Pod sets for which nothing is done, because somebody else described their pods. `rendered` is what this pass rendered, if it came
+/// that far: what differs from it is about to be written.
+pub(crate) fn notices(world: &World, rendered: Option<&Rendered>) -> Vec<Notice> {
+    let is_written = |name: &String| rendered.is_some_and(|rendered| rendered.contains_key(name));
+    let others = world.pod_sets.iter().filter(|(name, set)| {
+        !set.meta.deleting && !is_written(name) && !is_rendered(set, world.rendered.get(*name))
+    });
+    let missing = |set: &PodSetView| {
+        let missing = set.pods.keys().filter(|pod| !world.pods.contains_key(*pod));
+        missing.cloned().collect()
+    };
+    let notice = |(name, set): (&String, &Arc<PodSetView>)| Notice::NotRendered {
+        pod_set: name.clone(),
+        missing: missing(set),
+    };
+    others.map(notice).collect()
+}
+
+/// Compares the pods that exist (those of this pod set) with those that are listed. `going` are claims that are being deleted,
+/// `rendered` is as in [`is_rendered`].
+pub fn plan(
+    set: &PodSetView,
+    pods: &[Arc<PodView>],
+    going: &BTreeSet<String>,
+    rendered: Option<&Digest>,
+) -> PodSetPlan {
+    if is_rendered(set, rendered) {
+        return compare(set, pods, going);
+    }
+    let PodSetPlan { status, .. } = compare(set, pods, going);
+    let status = api::StrimziPodSetStatus { observed_generation: observed(set), ..status };
+    PodSetPlan { actions: Vec::new(), status }
+}
+
+fn compare(set: &PodSetView, pods: &[Arc<PodView>], going: &BTreeSet<String>) -> PodSetPlan {
     let mut actions = Vec::new();
     let loses_disk = |wanted: &WantedPod| going.iter().any(|claim| wanted.uses(claim));
     let (mut ready, mut current) = (0, 0);
@@ -128,7 +206,12 @@ mod tests {
     use crate::world::Meta;
 
     fn plan(set: &PodSetView, pods: &[Arc<PodView>]) -> PodSetPlan {
-        super::plan(set, pods, &BTreeSet::new())
+        super::plan(set, pods, &BTreeSet::new(), None)
+    }
+
+    fn reported(generation: i64) -> Option<api::StrimziPodSetStatus> {
+        let observed_generation = Some(generation);
+        Some(api::StrimziPodSetStatus { observed_generation, ..api::StrimziPodSetStatus::default() })
     }
 
     fn set(names: &[&str]) -> PodSetView {
@@ -138,8 +221,47 @@ mod tests {
                 .iter()
                 .map(|name| ((*name).to_owned(), WantedPod { json: Arc::from("{}"), revision: None }))
                 .collect(),
-            ..PodSetView::default()
+            generation: 4,
+            digest: Some(digest("this")),
+            status: reported(4),
         }
+    }
+
+    fn digest(of: &str) -> Digest {
+        Digest::of_parts(&[of.as_bytes()])
+    }
+
+    #[test]
+    fn nothing_is_done_for_a_spec_that_was_not_rendered() {
+        // One pod is missing, one failed, one has no owner, and one is not listed.
+        let mut orphan = (*pod("a-2", "Running")).clone();
+        orphan.meta.owners.clear();
+        let pods = [pod("a-1", "Failed"), Arc::new(orphan), pod("a-9", "Running")];
+        let mut set = set(&["a-0", "a-1", "a-2"]);
+        assert_eq!(plan(&set, &pods).actions.len(), 4);
+        set.generation = 5;
+        let plan = plan(&set, &pods);
+        assert_eq!(plan.actions, []);
+        assert_eq!(plan.status.observed_generation, Some(4), "what was rendered is still the spec of before");
+        assert_eq!(plan.status.pods, Some(3));
+    }
+
+    #[test]
+    fn a_pod_set_that_was_just_made_is_known_by_what_was_rendered() {
+        let mut set = set(&["a-0"]);
+        set.status = None;
+        let plan = |rendered: Option<&Digest>| super::plan(&set, &[], &BTreeSet::new(), rendered);
+        assert_eq!(plan(None).actions, []);
+        assert_eq!(plan(Some(&digest("another"))).actions, []);
+        assert_eq!(plan(None).status.observed_generation, None, "or it would be taken for ours later");
+        assert_eq!(plan(Some(&digest("this"))).actions.len(), 1);
+        assert_eq!(plan(Some(&digest("this"))).status.observed_generation, Some(4));
+    }
+
+    #[test]
+    fn a_spec_without_a_fingerprint_is_nobodys() {
+        let set = PodSetView { generation: 1, ..PodSetView::default() };
+        assert!(!is_rendered(&set, None));
     }
 
     fn pod(name: &str, phase: &str) -> Arc<PodView> {
@@ -193,7 +315,8 @@ mod tests {
         let json = Arc::from(r#"{"persistentVolumeClaim":{"claimName":"data-0-a-0"}}"#);
         set.pods.insert("a-0".into(), WantedPod { json, revision: None });
         let going = |claim: &str| BTreeSet::from([claim.to_owned()]);
-        let actions = |pods: &[Arc<PodView>], claim: &str| super::plan(&set, pods, &going(claim)).actions;
+        let actions =
+            |pods: &[Arc<PodView>], claim: &str| super::plan(&set, pods, &going(claim), None).actions;
         assert_eq!(actions(&[], "data-0-a-0"), [], "it waits until the disk is gone");
         assert_eq!(actions(&[], "data-0-a-01").len(), 1, "that is not its disk");
         let replaced = PodAction::Replace {

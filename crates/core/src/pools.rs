@@ -14,6 +14,7 @@ use crate::ids::NodeId;
 use crate::names::{self, NODE_POOLS_ANNOTATION, POD_NAME_LABEL, STORAGE_ANNOTATION, VIRTUAL_POOL};
 use crate::nodes::{self, Checked};
 use crate::notice::Notice;
+use crate::privileges;
 use crate::problem::Problem;
 use crate::quantity::Quantity;
 use crate::quorum::{InitialController, InitialControllers};
@@ -213,6 +214,7 @@ fn check(world: &World, wanted: &Wanted<'_>, resolved: &mut Resolved) -> Result<
     let mut problems = pool_name_problems(world, wanted);
     problems.extend(resource_problems(wanted.resources));
     problems.extend(cluster_id_problem(world, wanted));
+    problems.extend(wanted.resource.iter().flat_map(|pool| privileges::of_pool(world, pool)));
     let roles = roles::held(world, wanted.name, wanted.roles, wanted.status, resolved);
     if roles.is_none() {
         problems.push(Problem::NoRoles);

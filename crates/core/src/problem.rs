@@ -227,6 +227,16 @@ pub enum Problem {
         /// What would be right.
         advice: String,
     },
+    /// Something that reaches out of the pod, or takes the traffic of others.
+    #[error(
+        "{field} is {found}, which reaches beyond this cluster; Karst makes that only when whoever runs it allows it (KARST_ALLOW_PRIVILEGED_TEMPLATES=true, the chart's value allowPrivilegedTemplates); take it out, or ask them"
+    )]
+    Privileged {
+        /// Full path of the field.
+        field: String,
+        /// What is there.
+        found: String,
+    },
     /// One id in two pools.
     #[error(
         "node id {node} is in status.nodeIds of the pools '{one}' and '{other}'; remove it from the one whose pod '{pod}' does not exist"

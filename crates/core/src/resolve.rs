@@ -15,6 +15,7 @@ use crate::metrics;
 use crate::names::{self, ClusterKey, LONGEST_NAME};
 use crate::notice::Notice;
 use crate::pools;
+use crate::privileges;
 use crate::probes;
 use crate::problem::Problem;
 use crate::rack;
@@ -63,6 +64,7 @@ pub fn resolve(world: &World) -> Resolved {
     if let Some(version) = version {
         resolved.problems.extend(settings::problems(spec.config.as_ref(), version));
     }
+    resolved.problems.extend(privileges::of_kafka(world));
     let authorization = Authorization::read(spec.authorization.as_ref(), &mut resolved.problems);
     let listeners = listeners::resolve(&spec.listeners);
     resolved.problems.extend(listeners.problems);

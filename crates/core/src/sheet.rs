@@ -291,6 +291,11 @@ impl KnownSet {
         Ok(Self { set, digest: (pods, digest), found: Found::default() })
     }
 
+    /// The fingerprint of its spec.
+    pub(crate) fn digest(&self) -> Digest {
+        self.digest.1
+    }
+
     /// Is this it?
     pub(crate) fn is(&mut self, seen: &Arc<PodSetView>) -> bool {
         let Self { set, digest: (_, digest), found } = self;

@@ -16,6 +16,7 @@ use crate::membership::Change;
 use crate::names::POOL_LABEL;
 use crate::notice::Notice;
 use crate::objects::Object;
+use crate::podset::Rendered;
 use crate::problem::Problem;
 use crate::rolling::Restart;
 use crate::status::Progress;
@@ -149,6 +150,8 @@ pub struct Plan {
     /// Nodes that run with the settings that are wanted, by their pods. Remember it, and they are not asked again; forget it all when
     /// Kafka is told to change a setting.
     pub checked_settings: BTreeMap<String, Digest>,
+    /// The pod sets as they were rendered; nothing, when this pass did not come that far.
+    pub rendered: Option<Rendered>,
     /// Pools whose deletion is to wait from now on, or no longer.
     pub protections: BTreeMap<String, Protection>,
     /// What to ask Kafka, because its answer changes this plan.

@@ -19,6 +19,7 @@ use crate::names::{
     self, BROKER_ROLE_LABEL, CONTROLLER_ROLE_LABEL, ClusterKey, MANAGED_BY, MANAGED_BY_LABEL,
     REVISION_ANNOTATION,
 };
+use crate::podset::Rendered;
 use crate::steps::Deed;
 
 /// Who an object is, without the parts nobody looks at.
@@ -417,6 +418,8 @@ pub struct Answers {
     pub machines: BTreeMap<String, Answer<Option<String>>>,
     /// About the settings that nodes which were asked run with.
     pub settings: BTreeMap<NodeId, Answer<Vec<RunningSetting>>>,
+    /// Addresses under which Kafka says its nodes are, and that are no hosts of this cluster's pods.
+    pub foreign_hosts: BTreeSet<String>,
 }
 
 impl Answers {
@@ -493,8 +496,12 @@ pub struct Settings {
     pub cluster_domain: String,
     /// Are network policies made?
     pub network_policies: bool,
-    /// Labels of the operator's namespace, when other namespaces are to be kept out.
+    /// The operator's own namespace, if it is known: others are kept out.
+    pub operator_namespace: Option<String>,
+    /// Labels of the operator's namespace, when it is to be known by these and not by its name.
     pub operator_namespace_labels: BTreeMap<String, String>,
+    /// May resources ask for what gives pods rights over their Kubernetes node, or services addresses of others?
+    pub privileged_templates: bool,
 }
 
 impl Settings {
@@ -541,6 +548,8 @@ pub struct World {
     pub troubles: Vec<Trouble>,
     /// Nodes that were seen to run with the settings that were wanted then, by their pods.
     pub checked_settings: BTreeMap<String, Digest>,
+    /// Pod sets as they were rendered last by this operator.
+    pub rendered: Rendered,
     /// Claims that could not grow, by name.
     pub refused_growth: BTreeMap<String, RefusedGrowth>,
     /// What else Kubernetes refused, in its own words.

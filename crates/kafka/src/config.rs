@@ -22,6 +22,29 @@ impl Bootstrap {
     }
 }
 
+/// The hosts that a client connects to. Kafka tells where its nodes are, and whoever rules one node may make it tell anything.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Hosts {
+    /// Whatever Kafka names.
+    #[default]
+    All,
+    /// Those directly below this domain: of `b` that is `a.b`, and neither `b` nor `x.a.b`.
+    Below(String),
+}
+
+impl Hosts {
+    /// Whether this host is one of them.
+    #[must_use]
+    pub fn include(&self, host: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Below(domain) => host
+                .split_once('.')
+                .is_some_and(|(label, parent)| !label.is_empty() && parent.eq_ignore_ascii_case(domain)),
+        }
+    }
+}
+
 /// How a client introduces itself and how long it waits.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
@@ -34,6 +57,8 @@ pub struct ClientConfig {
     /// The longest that a call may take, everything included.
     pub request_timeout: Duration,
     pub security: Security,
+    /// Where it connects to. A host that is not among them is never connected to, whoever names it.
+    pub hosts: Hosts,
 }
 
 impl Default for ClientConfig {
@@ -43,6 +68,7 @@ impl Default for ClientConfig {
             connect_timeout: Duration::from_secs(3),
             request_timeout: Duration::from_secs(10),
             security: Security::Plaintext,
+            hosts: Hosts::All,
         }
     }
 }
@@ -56,4 +82,32 @@ pub enum Security {
     Plaintext,
     /// By TLS: nodes have to prove that they are who they were called, and the client says who it is if it has an identity.
     Tls(TlsConfig),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_directly_below_a_domain_is_within_it() {
+        let hosts = Hosts::Below("c-brokers.ns.svc.cluster.local".to_owned());
+        for host in ["c-nodes-0.c-brokers.ns.svc.cluster.local", "C-Nodes-0.C-Brokers.ns.svc.cluster.local"] {
+            assert!(hosts.include(host), "{host}");
+        }
+        for host in [
+            "",
+            "10.0.0.1",
+            "evil.example",
+            "c-brokers.ns.svc.cluster.local",
+            ".c-brokers.ns.svc.cluster.local",
+            "x.c-nodes-0.c-brokers.ns.svc.cluster.local",
+            "c-nodes-0.c-brokers.ns.svc.cluster.local.evil.example",
+            "c-nodes-0.c-brokers.ns.svc.cluster.local.",
+            "c-nodes-0.xc-brokers.ns.svc.cluster.local",
+            "c-nodes-0.c-brokers.other.svc.cluster.local",
+        ] {
+            assert!(!hosts.include(host), "{host}");
+        }
+        assert!(Hosts::All.include("evil.example"));
+    }
 }

@@ -133,6 +133,10 @@ pub enum Error {
     #[error("{endpoint} knows of no leader of the metadata quorum")]
     NoLeader { endpoint: Endpoint },
 
+    /// Kafka named a host that is not among those the client connects to.
+    #[error("Kafka names {endpoint}, which is no host of this cluster: it is not connected to")]
+    ForeignHost { endpoint: Endpoint },
+
     /// The node does not list the one that was to be asked: it has not registered yet, or is gone.
     #[error("node {node} is not among those that {endpoint} lists")]
     UnknownNode { endpoint: Endpoint, node: NodeId },
@@ -170,7 +174,10 @@ impl Error {
             | Self::Timeout { .. }
             | Self::NoLeader { .. }
             | Self::UnknownNode { .. } => true,
-            Self::Protocol { .. } | Self::Unsupported { .. } | Self::NoEndpoint => false,
+            Self::Protocol { .. }
+            | Self::Unsupported { .. }
+            | Self::NoEndpoint
+            | Self::ForeignHost { .. } => false,
             Self::Tls { reason, .. } => reason.is_passing(),
             Self::Kafka { .. } if self.is_from_a_beginner() => true,
             Self::Kafka { code, .. } => code.is_retriable(),
@@ -195,6 +202,7 @@ impl Error {
             | Self::Tls { .. }
             | Self::Unsupported { .. }
             | Self::NoEndpoint
+            | Self::ForeignHost { .. }
             | Self::NoLeader { .. }
             | Self::UnknownNode { .. } => false,
         }
@@ -211,7 +219,10 @@ impl Error {
             | Self::NoLeader { .. }
             | Self::UnknownNode { .. } => true,
             Self::Kafka { .. } => self.is_from_a_beginner(),
-            Self::Unsupported { .. } | Self::NoEndpoint | Self::Unreachable { .. } => false,
+            Self::Unsupported { .. }
+            | Self::NoEndpoint
+            | Self::ForeignHost { .. }
+            | Self::Unreachable { .. } => false,
         }
     }
 
@@ -221,8 +232,13 @@ impl Error {
         matches!(self, Self::Kafka { api: Api::DescribeCluster, code: ErrorCode::UnsupportedVersion, .. })
     }
 
+    /// Whether the node that was named as the leader is not to be asked: it does not lead, or is no host of the cluster.
     pub(crate) fn is_not_leader(&self) -> bool {
-        matches!(self, Self::Kafka { code, .. } if code.is_not_leader())
+        match self {
+            Self::Kafka { code, .. } => code.is_not_leader(),
+            Self::ForeignHost { .. } => true,
+            _ => false,
+        }
     }
 
     /// Whether those who were asked know of no leader, or not where it is.

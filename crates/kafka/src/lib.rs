@@ -54,7 +54,7 @@ pub use change::{
     ConfigChange, ConfigOperation, FeatureUpdate, Intent, Listener, Refusal, ScramChange, ScramCredential,
     UpdateKind,
 };
-pub use config::{Bootstrap, ClientConfig, Security};
+pub use config::{Bootstrap, ClientConfig, Hosts, Security};
 pub use endpoint::{Endpoint, InvalidEndpoint};
 pub use error::{Api, Error, Versions, Waiting};
 pub use error_code::ErrorCode;

@@ -46,6 +46,9 @@ impl Pool {
         call: &C,
         attempt: Attempt,
     ) -> Result<C::Answer, Error> {
+        if !self.config.hosts.include(&endpoint.host) {
+            return Err(Error::ForeignHost { endpoint: endpoint.clone() });
+        }
         let slot = self.slot(endpoint);
         let mut slot = timeout_at(attempt.deadline.at, slot.lock())
             .await

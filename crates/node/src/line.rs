@@ -112,7 +112,8 @@ fn read(path: &Path) -> Result<Vec<u8>, LineError> {
 }
 
 fn config(connect_timeout: Duration, request_timeout: Duration, security: Security) -> ClientConfig {
-    ClientConfig { client_id: "karst-node".to_owned(), connect_timeout, request_timeout, security }
+    let client_id = "karst-node".to_owned();
+    ClientConfig { client_id, connect_timeout, request_timeout, security, ..ClientConfig::default() }
 }
 
 #[cfg(test)]

@@ -16,13 +16,17 @@ use karst_core::world::{
     Answer, Answers, LogDirView, Partitions, QuorumView, Registered, RegisteredBroker, Replica, World,
 };
 use karst_kafka::{
-    Admin, Broker, ConfigEntry, ConfigResource, ConfigSource, Error, LogDir, Quorum, ReplicaState,
+    Admin, Broker, ConfigEntry, ConfigResource, ConfigSource, Endpoint, Error, Hosts, LogDir, Quorum,
+    ReplicaState,
 };
 
-use crate::clients::{Clients, Unable};
+use crate::clients::{Clients, Unable, own_hosts};
 
 /// Why nobody is asked about partitions.
 const NOBODY_IS_CURRENT: &str = "no broker is known to have a current view of the metadata: only the leader of the quorum can tell which of them follow it";
+
+/// How many addresses that are not the cluster's are remembered: Kafka may be made to name any number.
+const MOST_FOREIGN: usize = 100;
 
 /// What was seen of a quorum.
 #[derive(Debug, Clone)]
@@ -98,14 +102,15 @@ async fn ask_kafka(
     if !questions.quorum.is_empty() {
         answers.quorum = match clients.controllers(world, &questions.quorum) {
             Ok(admin) => {
-                answer(quorum(&admin).await.map(|(view, missing)| terms.watched(key, view, missing)))
+                let told = quorum(&admin, &own_hosts(world), &mut answers.foreign_hosts).await;
+                answer(told.map(|(view, missing)| terms.watched(key, view, missing)))
             }
             Err(unable) => Answer::Silent(unable.to_string()),
         };
     }
     if questions.registered {
         answers.registered = match clients.brokers(world, &questions.brokers) {
-            Ok(admin) => answer(registered(&admin).await),
+            Ok(admin) => answer(registered(&admin, &own_hosts(world), &mut answers.foreign_hosts).await),
             Err(unable) => Answer::Silent(unable.to_string()),
         };
     }
@@ -199,11 +204,20 @@ fn answer<T>(result: Result<T, impl Display>) -> Answer<T> {
     }
 }
 
-async fn quorum(admin: &Admin) -> Result<(QuorumView, BTreeMap<NodeId, i64>), Error> {
-    let quorum = admin.describe_quorum().await?;
+async fn quorum(
+    admin: &Admin,
+    hosts: &Hosts,
+    foreign: &mut BTreeSet<String>,
+) -> Result<(QuorumView, BTreeMap<NodeId, i64>), Error> {
+    let quorum = admin.describe_quorum().await.inspect_err(|error| {
+        if let Error::ForeignHost { endpoint } = error {
+            foreign.insert(endpoint.to_string());
+        }
+    })?;
     let is_committed = is_committed(admin, &quorum).await?;
     let features = admin.features().await?.finalized;
     let told = admin.describe_controllers().await?;
+    foreign.extend(foreign_hosts(hosts, told.controllers.iter().map(|controller| &controller.endpoint)));
     let view = QuorumView {
         cluster_id: Some(told.cluster_id).filter(|id| !id.is_empty()),
         registered: told.controllers.iter().map(|controller| NodeId(controller.id.0)).collect(),
@@ -264,8 +278,21 @@ fn replicas(quorum: &Quorum, replicas: &[ReplicaState]) -> Vec<Replica> {
     replicas.iter().map(view).collect()
 }
 
-async fn registered(admin: &Admin) -> Result<Registered, Error> {
+/// Those of the addresses that no pod of the cluster has.
+fn foreign_hosts<'a>(
+    hosts: &Hosts,
+    named: impl Iterator<Item = &'a Endpoint>,
+) -> impl Iterator<Item = String> {
+    named.filter(|endpoint| !hosts.include(&endpoint.host)).take(MOST_FOREIGN).map(ToString::to_string)
+}
+
+async fn registered(
+    admin: &Admin,
+    hosts: &Hosts,
+    foreign: &mut BTreeSet<String>,
+) -> Result<Registered, Error> {
     let cluster = admin.describe_cluster().await?;
+    foreign.extend(foreign_hosts(hosts, cluster.brokers.iter().map(|broker| &broker.endpoint)));
     let broker = |broker: &Broker| RegisteredBroker { node: NodeId(broker.id.0), fenced: broker.fenced };
     Ok(Registered {
         brokers: cluster.brokers.iter().map(broker).collect(),
@@ -276,6 +303,16 @@ async fn registered(admin: &Admin) -> Result<Registered, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_that_no_pod_has_are_noticed() {
+        let hosts = Hosts::Below("c-kafka-brokers.ns.svc.cluster.local".to_owned());
+        let own = Endpoint::new("c-nodes-0.c-kafka-brokers.ns.svc.cluster.local", 9091);
+        let named = [own, Endpoint::new("169.254.169.254", 80)];
+        assert_eq!(foreign_hosts(&hosts, named.iter()).collect::<Vec<_>>(), ["169.254.169.254:80"]);
+        let many: Vec<_> = (0..1_000).map(|port| Endpoint::new("evil.example", port)).collect();
+        assert_eq!(foreign_hosts(&hosts, many.iter()).count(), MOST_FOREIGN);
+    }
 
     #[test]
     fn a_voter_lacks_what_the_leader_has_and_it_has_not() {

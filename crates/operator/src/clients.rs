@@ -18,7 +18,8 @@ use karst_core::quorum::CONTROLLER_PORT;
 use karst_core::world::World;
 use karst_kafka::{
     Admin, Bootstrap, ClientConfig, ConfigChange, ConfigResource, DirectoryId, Endpoint, Error, ErrorCode,
-    FeatureUpdate, Identity, Intent, InvalidTls, Listener, NodeId, Refusal, Security, TlsConfig, UpdateKind,
+    FeatureUpdate, Hosts, Identity, Intent, InvalidTls, Listener, NodeId, Refusal, Security, TlsConfig,
+    UpdateKind,
 };
 
 /// How long Kafka may take to answer. A pass does not wait longer: no answer is an answer too.
@@ -79,7 +80,7 @@ impl Clients {
         if let Some(known) = kept.get(&place).filter(is_same) {
             return Ok(Arc::clone(&known.admin));
         }
-        let admin = Arc::new(Admin::new(bootstrap(side, hosts), config(tls(world)?)));
+        let admin = Arc::new(Admin::new(bootstrap(side, hosts), config(tls(world)?, own_hosts(world))));
         kept.insert(place, Kept { hosts: hosts.to_vec(), made_from, admin: Arc::clone(&admin) });
         Ok(admin)
     }
@@ -126,12 +127,18 @@ fn bootstrap(side: Side, hosts: &[String]) -> Bootstrap {
     }
 }
 
-fn config(tls: TlsConfig) -> ClientConfig {
+/// The hosts of the cluster's pods. Kafka says where its nodes are, but a node that somebody took over may say anything.
+pub(crate) fn own_hosts(world: &World) -> Hosts {
+    Hosts::Below(world.key.host_domain(&world.settings.cluster_domain))
+}
+
+fn config(tls: TlsConfig, hosts: Hosts) -> ClientConfig {
     ClientConfig {
         client_id: "karst-operator".to_owned(),
         connect_timeout: PATIENCE / 2,
         request_timeout: PATIENCE,
         security: Security::Tls(tls),
+        hosts,
     }
 }
 

@@ -18,6 +18,7 @@ mod queue;
 mod recorder;
 mod references;
 mod refusals;
+mod rendered;
 mod run;
 mod settings;
 mod slots;

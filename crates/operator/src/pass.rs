@@ -16,7 +16,7 @@ use karst_core::notice::IDS_IGNORED;
 use karst_core::objects::Object;
 use karst_core::own_certificates;
 use karst_core::plan::{self, Deed, Fact, Plan, Protection};
-use karst_core::podset::{self, PodAction};
+use karst_core::podset::{self, PodAction, Rendered};
 use karst_core::pools;
 use karst_core::references;
 use karst_core::rolling::Restart;
@@ -36,6 +36,7 @@ use crate::index::{PodSetSnapshot, Snapshot};
 use crate::queue::{Outcome, Work};
 use crate::references::References;
 use crate::refusals::{Refusals, is_current, next_try};
+use crate::rendered::RenderedSets;
 use crate::slots::Slots;
 use crate::troubles::Troubles;
 use crate::views::SecretWire;
@@ -81,6 +82,8 @@ pub(crate) struct Passes {
     /// What Kubernetes refused besides, by who asked for it.
     pub(crate) refusals: Refusals<BTreeSet<String>>,
     pub(crate) checked: Checked,
+    /// Pod sets as they were rendered last.
+    pub(crate) rendered: RenderedSets,
     /// Services of listeners that were not taken.
     pub(crate) doors: Refusals<RefusedService>,
     pub(crate) named_secrets: References<SecretWire>,
@@ -106,6 +109,7 @@ impl Passes {
                 self.refusals.forget_cluster(key);
                 self.strangers.forget_cluster(key);
                 self.checked.forget(key);
+                self.rendered.forget(key);
                 self.doors.forget_cluster(key);
                 self.named_secrets.forget(key);
                 return self.pools_without_kafka(key, &snapshot).await;
@@ -126,6 +130,9 @@ impl Passes {
                     return Outcome::Failed;
                 }
             };
+            if let Some(rendered) = &plan.rendered {
+                self.admit_pod_sets(&world, rendered);
+            }
             if let Err(failure) = self.hands.pools_exist(&world, &plan.begins()).await {
                 return self.failed(key, &[failure]);
             }
@@ -187,6 +194,7 @@ impl Passes {
             answers,
             troubles: self.troubles.of(key),
             checked_settings: self.checked.of(key),
+            rendered: self.rendered.of(key),
             refused_growth: self.growths.of(key),
             refusals: self.refusals.of(key).into_values().flatten().collect(),
             strangers: self.known_strangers(key),
@@ -522,6 +530,16 @@ impl Passes {
         !self.sees_all && self.hands.index.snapshot(cluster).kafka.is_none()
     }
 
+    /// From now on pods are made for the pod sets as they were just rendered.
+    fn admit_pod_sets(&self, world: &World, rendered: &Rendered) {
+        self.rendered.remember(&world.key, podset::remembered(world, rendered));
+        let work = |name: &String| Work::PodSet { cluster: world.key.clone(), name: name.clone() };
+        let admitted: Vec<_> = podset::admitted(world, rendered).map(work).collect();
+        if !admitted.is_empty() {
+            self.hands.queue.push(admitted);
+        }
+    }
+
     /// Keeps the pods of a pod set.
     pub(crate) async fn pod_set(&self, cluster: &ClusterKey, name: &str) -> Outcome {
         let Some(PodSetSnapshot { set, pods, going }) = self.hands.index.pod_set(cluster, name) else {
@@ -531,7 +549,12 @@ impl Passes {
         if set.meta.other_manager().is_some() || self.is_not_ours(cluster) {
             return Outcome::Done { look_again: None };
         }
-        let mut plan = podset::plan(&set, &pods, &going);
+        let rendered = self.rendered.of(cluster);
+        let rendered = rendered.get(name);
+        if !podset::is_rendered(&set, rendered) {
+            tracing::warn!(%cluster, pod_set = %name, "its pods were not described by Karst: none is made and none removed");
+        }
+        let mut plan = podset::plan(&set, &pods, &going, rendered);
         let needy = Needy::of_met(cluster, &self.known_strangers(cluster));
         plan.actions.retain(|action| !action.is_creation() || needy.may_start(action.pod()));
         if plan.actions.iter().any(PodAction::is_creation)

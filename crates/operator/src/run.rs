@@ -25,6 +25,7 @@ use crate::pass::Passes;
 use crate::queue::{Outcome, Queue, Work};
 use crate::references::References;
 use crate::refusals::Refusals;
+use crate::rendered::RenderedSets;
 use crate::settings::Settings;
 use crate::slots::Slots;
 use crate::troubles::Troubles;
@@ -100,6 +101,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         strangers: Refusals::default(),
         refusals: Refusals::default(),
         checked: Checked::default(),
+        rendered: RenderedSets::default(),
         doors: Refusals::default(),
         settings: Arc::clone(&settings.core),
         sees_all: settings.selector.is_none(),

@@ -49,7 +49,15 @@ pub(crate) struct Args {
     #[arg(long, env = "STRIMZI_NETWORK_POLICY_GENERATION", default_value_t = true, action = clap::ArgAction::Set)]
     network_policies: bool,
 
-    /// Labels of the operator's own namespace, as key=value: only from there may operators connect to nodes.
+    /// The operator's own namespace: only operators there may connect to nodes.
+    #[arg(long, env = "STRIMZI_OPERATOR_NAMESPACE")]
+    operator_namespace: Option<String>,
+
+    /// Whether resources may ask for privileged containers, root, and addresses that services take over.
+    #[arg(long, env = "KARST_ALLOW_PRIVILEGED_TEMPLATES", default_value_t = false, action = clap::ArgAction::Set)]
+    allow_privileged_templates: bool,
+
+    /// Labels by which the operator's own namespace is known, as key=value, instead of its name.
     #[arg(long, env = "STRIMZI_OPERATOR_NAMESPACE_LABELS", value_delimiter = ',')]
     operator_namespace_labels: Vec<String>,
 
@@ -187,7 +195,9 @@ impl Args {
                 image_pull_secrets: self.image_pull_secrets,
                 cluster_domain: self.cluster_domain,
                 network_policies: self.network_policies,
+                operator_namespace: self.operator_namespace.filter(|name| !name.is_empty()),
                 operator_namespace_labels: parse_labels(&self.operator_namespace_labels)?,
+                privileged_templates: self.allow_privileged_templates,
             }),
         })
     }

@@ -16,6 +16,7 @@ use karst_core::digest::Digest;
 use karst_core::ids::Entropy;
 use karst_core::names::{ClusterKey, POOL_LABEL};
 use karst_core::plan::{self, Plan};
+use karst_core::podset::{self, Rendered};
 use karst_core::world::{Answers, Settings, Trouble, World};
 
 use crate::dice::Dice;
@@ -70,6 +71,8 @@ pub struct Operator {
     troubles: Vec<(Trouble, u32)>,
     /// Nodes that were seen to run with the settings that are wanted.
     checked: BTreeMap<String, Digest>,
+    /// The pod sets as they were rendered last.
+    rendered: Rendered,
     mint: Mint,
     /// When the cluster is looked at again.
     due: Option<u64>,
@@ -99,11 +102,14 @@ impl Operator {
                 image_pull_secrets: Vec::new(),
                 cluster_domain: "cluster.local".to_owned(),
                 network_policies: true,
+                operator_namespace: None,
                 operator_namespace_labels: BTreeMap::new(),
+                privileged_templates: false,
             }),
             cache: BTreeMap::new(),
             troubles: Vec::new(),
             checked: BTreeMap::new(),
+            rendered: Rendered::new(),
             mint,
             due: None,
             due_sets: BTreeMap::new(),
@@ -177,6 +183,7 @@ impl Operator {
         self.acted = sim.now;
         self.troubles.clear();
         self.checked.clear();
+        self.rendered.clear();
         self.due = None;
         self.due_sets.clear();
         self.cache.clear();
@@ -324,6 +331,7 @@ impl Operator {
             answers,
             troubles: self.troubles.iter().map(|(trouble, _)| trouble.clone()).collect(),
             checked_settings: self.checked.clone(),
+            rendered: self.rendered.clone(),
             refused_growth: BTreeMap::new(),
             refusals: BTreeSet::new(),
             strangers: BTreeMap::new(),
@@ -363,6 +371,10 @@ impl Operator {
                 sim.fail("the plan could not be rendered".to_owned());
                 return Ok(None);
             };
+            if let Some(rendered) = &plan.rendered {
+                self.due_sets.extend(podset::admitted(&world, rendered).map(|set| (set.clone(), sim.now)));
+                self.rendered = podset::remembered(&world, rendered);
+            }
             hands::pools_exist(sim, &world, &plan.begins())?;
             if plan.facts.is_empty() && !plan.certificates.is_empty() && uncertified.is_none() {
                 let mut failures = Vec::new();

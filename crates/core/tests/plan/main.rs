@@ -15,6 +15,7 @@ mod losses;
 mod memory;
 mod pools;
 mod quorum;
+mod rights;
 mod rolling;
 mod storage;
 mod templates;

@@ -15,6 +15,7 @@ mod pools;
 mod quickstart;
 mod quorum;
 mod refusals;
+mod rights;
 mod rolling;
 mod scenarios;
 mod security;

@@ -9,12 +9,14 @@ use kafka_protocol::messages::{
     ApiKey, DescribeConfigsRequest, DescribeConfigsResponse, DescribeLogDirsResponse, MetadataRequest,
 };
 use kafka_protocol::protocol::{Decodable as _, StrBytes};
-use karst_kafka::{ConfigResource, Endpoint, Error, ErrorCode, NodeId, TopicSelection};
+use karst_kafka::{
+    Admin, Bootstrap, ClientConfig, ConfigResource, Endpoint, Error, ErrorCode, Hosts, NodeId, TopicSelection,
+};
 use tokio::net::TcpListener;
 
 use crate::node::{
-    Node, Reply, brokers, cluster, controllers, endpoint_of, follow, not_the_leader, quorum_led_by,
-    quorum_with_listener,
+    Node, PATIENT, Reply, brokers, cluster, config, controllers, endpoint_of, follow, not_the_leader,
+    quorum_led_by, quorum_with_listener,
 };
 
 #[tokio::test]
@@ -93,6 +95,60 @@ async fn a_leader_that_lost_its_office_is_followed_to_the_next() {
     let (deposed, elected) = deposed_and_elected(true).await;
     let quorum = controllers([&deposed.endpoint, &elected.endpoint]).describe_quorum().await.unwrap();
     assert_eq!(quorum.leader, NodeId(1));
+}
+
+/// The nodes of these tests are at 127.0.0.1. Another name leads to the same place, and is not among these.
+fn only_here() -> ClientConfig {
+    ClientConfig { hosts: Hosts::Below("0.0.1".to_owned()), ..config(PATIENT) }
+}
+
+fn elsewhere(node: &Node) -> Endpoint {
+    Endpoint::new("localhost", node.endpoint.port)
+}
+
+/// Says that the leader is there.
+async fn liar(at: Endpoint) -> Node {
+    Node::start(move |question| match question.api {
+        ApiKey::DescribeCluster => Some(question.answer(&cluster(1, &[(1, &at)]))),
+        ApiKey::Fetch => Some(question.answer(&follow(1, &at))),
+        _ => None,
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_host_that_is_not_of_the_cluster_is_never_connected_to() {
+    let victim = Node::start(|question| {
+        (question.api == ApiKey::DescribeQuorum).then(|| question.answer(&quorum_led_by(1)))
+    })
+    .await;
+    let liar = liar(elsewhere(&victim)).await;
+    let from = vec![liar.endpoint.clone()];
+    let error = Admin::new(Bootstrap::Controllers(from.clone()), only_here()).describe_quorum().await;
+    let error = error.unwrap_err();
+    assert!(matches!(&error, Error::ForeignHost { endpoint } if *endpoint == elsewhere(&victim)), "{error}");
+    assert!(!error.is_retriable() && !error.may_have_happened());
+    let error = Admin::new(Bootstrap::Brokers(from.clone()), only_here()).describe_log_dirs(NodeId(1)).await;
+    assert!(matches!(error, Err(Error::ForeignHost { .. })), "{error:?}");
+    assert_eq!(victim.connections(), 0);
+    let trusting = Admin::new(Bootstrap::Controllers(from), config(PATIENT));
+    assert_eq!(trusting.describe_quorum().await.unwrap().leader, NodeId(1), "it would have answered");
+}
+
+#[tokio::test]
+async fn a_controller_that_names_hosts_of_others_does_not_hide_the_leader() {
+    let victim = Node::start(|_| None).await;
+    let liar = liar(elsewhere(&victim)).await;
+    let leader_at = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = endpoint_of(&leader_at);
+    let leader = Node::serve(leader_at, move |question| match question.api {
+        ApiKey::DescribeCluster => Some(question.answer(&cluster(1, &[(1, &at)]))),
+        ApiKey::DescribeQuorum => Some(question.answer(&quorum_led_by(1))),
+        _ => None,
+    });
+    let both = vec![liar.endpoint.clone(), leader.endpoint.clone()];
+    let quorum = Admin::new(Bootstrap::Controllers(both), only_here()).describe_quorum().await.unwrap();
+    assert_eq!((quorum.leader, victim.connections()), (NodeId(1), 0));
 }
 
 #[tokio::test]

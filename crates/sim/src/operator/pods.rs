@@ -41,7 +41,7 @@ impl Operator {
             Item::Claim(claim) if claim.meta.deleting => Some(claim.meta.name.clone()),
             _ => None,
         });
-        let plan = podset::plan(&set, &pods, &claims.collect());
+        let plan = podset::plan(&set, &pods, &claims.collect(), self.rendered.get(name));
         // As the real one: pods are made only for the pod set as it is now.
         let identity = |set: &PodSetView| (set.meta.uid.clone(), set.generation);
         let live = sim.api.pod_sets().find(|live| live.meta.name == *name).map(|live| identity(live));

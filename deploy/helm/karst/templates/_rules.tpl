@@ -1,8 +1,6 @@
 {{/*
-What the operator may do in the namespaces it looks after: no wildcards, no Secrets, nothing it does not do today.
-Server-side apply needs "create" beside "patch". A Kafka resource is patched only to take off an annotation that has done its work. Pools are patched only for the finalizer that lets their nodes leave in
-order. Pods, ConfigMaps and claims are deleted with the node they belong to, a pod set with its pool,
-services of listeners with the listener or the broker. Secrets are read by name where a listener names one.
+What the operator may do in the namespaces it looks after: no wildcards, and nothing it does not do today. What each right is for stands in
+crates/api/src/rights.rs, with which tests compare this.
 */}}
 {{- define "karst.rules" -}}
 - apiGroups: ["kafka.strimzi.io"]
@@ -13,7 +11,7 @@ services of listeners with the listener or the broker. Secrets are read by name 
   verbs: ["get", "list", "watch", "patch"]
 - apiGroups: ["kafka.strimzi.io"]
   resources: ["kafkas/status", "kafkanodepools/status"]
-  verbs: ["get", "patch"]
+  verbs: ["patch"]
 - apiGroups: ["core.strimzi.io"]
   resources: ["strimzipodsets"]
   verbs: ["get", "list", "watch", "create", "patch", "delete"]

@@ -76,6 +76,7 @@ pub(crate) fn world(yaml: &str) -> World {
         answers: Answers::default(),
         troubles: Vec::new(),
         checked_settings: BTreeMap::new(),
+        rendered: BTreeMap::new(),
         refused_growth: BTreeMap::new(),
         refusals: BTreeSet::new(),
         strangers: BTreeMap::new(),
@@ -89,7 +90,9 @@ pub(crate) fn world(yaml: &str) -> World {
             image_pull_secrets: Vec::new(),
             cluster_domain: "cluster.local".into(),
             network_policies: true,
+            operator_namespace: None,
             operator_namespace_labels: BTreeMap::new(),
+            privileged_templates: false,
         }),
         now: Timestamp::from_second(1_700_000_000).unwrap(),
         entropy: Entropy([1; 32]),
@@ -181,6 +184,9 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
     let told = plan.deeds.iter().any(|deed| matches!(deed, Deed::Configure(_)));
     if !told {
         world.checked_settings.extend(plan.checked_settings.clone());
+    }
+    if let Some(rendered) = &plan.rendered {
+        world.rendered = karst_core::podset::remembered(world, rendered);
     }
     for fact in &plan.facts {
         write_fact(world, fact);
