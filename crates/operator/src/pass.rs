@@ -38,6 +38,7 @@ use crate::references::References;
 use crate::refusals::{Refusals, is_current, next_try};
 use crate::slots::Slots;
 use crate::troubles::Troubles;
+use crate::waits::Waits;
 use crate::views::SecretWire;
 
 /// How often one pass decides anew after it made something durable or asked. Four rounds make a cluster; many more mean
@@ -74,10 +75,13 @@ pub(crate) struct Passes {
     pub(crate) slots: Slots,
     pub(crate) terms: Arc<Terms>,
     pub(crate) troubles: Troubles,
+    pub(crate) waits: Waits,
     /// Claims that would not grow.
     pub(crate) growths: Refusals<RefusedGrowth>,
     /// Objects of others in place of those of clusters, by kind and name.
     pub(crate) strangers: Refusals<Stranger>,
+    /// What cannot be read, and was told.
+    pub(crate) unreadable: Refusals<String>,
     /// What Kubernetes refused besides, by who asked for it.
     pub(crate) refusals: Refusals<BTreeSet<String>>,
     pub(crate) checked: Checked,
@@ -96,6 +100,10 @@ impl Passes {
         let (mut troubled, mut outcome_of_certificates) = (false, None);
         for _ in 0..ROUNDS {
             let snapshot = self.hands.index.snapshot(key);
+            if !snapshot.unreadable.is_empty() {
+                return self.leave_alone(key, &snapshot).await;
+            }
+            self.unreadable.forget_cluster(key);
             let Some(kafka) = snapshot.kafka.clone() else {
                 self.clients.forget(key);
                 self.slots.release(key);
@@ -151,7 +159,7 @@ impl Passes {
                 Err(failure) => return self.failed(key, &[failure]),
             }
         }
-        Outcome::Done { look_again: Some(CHANGED) }
+        Outcome::Changed
     }
 
     fn world(
@@ -435,7 +443,12 @@ impl Passes {
         failures
     }
 
-    fn failed(&self, key: &ClusterKey, failures: &[Failure]) -> Outcome {
+    pub(crate) fn failed(&self, key: &ClusterKey, failures: &[Failure]) -> Outcome {
+        self.failed_at(&Work::Cluster(key.clone()), failures)
+    }
+
+    fn failed_at(&self, work: &Work, failures: &[Failure]) -> Outcome {
+        let key = work.cluster();
         if failures.iter().all(Failure::is_namespace_going) {
             tracing::debug!(cluster = %key, "the namespace is being deleted");
             return Outcome::Done { look_again: None };
@@ -444,7 +457,12 @@ impl Passes {
             for failure in failures {
                 tracing::debug!(cluster = %key, %failure, "the world changed under the decision; deciding anew");
             }
-            return Outcome::Done { look_again: Some(CHANGED) };
+            if let Some(waited) = self.waits.goes_on(work) {
+                let why = failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                tracing::warn!(cluster = %key, seconds = waited.as_secs(),
+                    "waiting, because what is there is not what was decided for: {why}");
+            }
+            return Outcome::Changed;
         }
         for failure in failures {
             tracing::warn!(cluster = %key, %failure, "will be tried again");
@@ -519,7 +537,7 @@ impl Passes {
 
     /// Does the selector leave this cluster to another operator?
     fn is_not_ours(&self, cluster: &ClusterKey) -> bool {
-        !self.sees_all && self.hands.index.snapshot(cluster).kafka.is_none()
+        !self.sees_all && !self.hands.index.has_kafka(cluster)
     }
 
     /// Keeps the pods of a pod set.
@@ -531,25 +549,58 @@ impl Passes {
         if set.meta.other_manager().is_some() || self.is_not_ours(cluster) {
             return Outcome::Done { look_again: None };
         }
+        let work = Work::PodSet { cluster: cluster.clone(), name: name.to_owned() };
         let mut plan = podset::plan(&set, &pods, &going);
-        let needy = Needy::of_met(cluster, &self.known_strangers(cluster));
+        let strangers = self.known_strangers(cluster);
+        let needy = Needy::of_met(cluster, &strangers);
         plan.actions.retain(|action| !action.is_creation() || needy.may_start(action.pod()));
+        let waits = wait_for_strangers(&mut plan.actions, &strangers, Timestamp::now());
         if plan.actions.iter().any(PodAction::is_creation)
             && let Err(failure) = self.hands.is_as_seen(&cluster.namespace, &set).await
         {
-            return self.failed(cluster, &[failure]);
+            return self.failed_at(&work, &[failure]);
         }
-        let actions =
-            plan.actions.iter().map(|action| self.hands.handle_pod(&cluster.namespace, &set, action));
+        let set = &*set;
+        let actions = plan.actions.iter().map(|action| async move {
+            let outcome = self.hands.handle_pod(cluster, set, action).await;
+            if outcome.is_ok() && action.is_creation() {
+                self.strangers.forget(cluster, &stranger(action.pod()));
+            }
+            outcome
+        });
         let mut failures: Vec<_> =
             futures::future::join_all(actions).await.into_iter().filter_map(Result::err).collect();
         // What was just created reports itself: the status is written when there is nothing else to do.
         if plan.actions.is_empty() && set.status.as_ref() != Some(&plan.status) {
-            failures.extend(self.hands.write_report(cluster, &set, &plan.status).await.err());
+            failures.extend(self.hands.write_report(cluster, set, &plan.status).await.err());
+        }
+        if self.meet_strangers(cluster, &failures) {
+            self.hands.queue.push([Work::Cluster(cluster.clone()), work.clone()]);
+            failures.retain(|failure| !failure.is_foreign());
         }
         self.tell_refusals(cluster, name, &failures);
-        if failures.is_empty() { Outcome::Done { look_again: None } } else { self.failed(cluster, &failures) }
+        if failures.is_empty() { Outcome::Done { look_again: waits } } else { self.failed_at(&work, &failures) }
     }
+}
+
+/// How a pod of somebody else is remembered.
+fn stranger(pod: &str) -> String {
+    format!("Pod {pod}")
+}
+
+/// Makes no pod where one of somebody else was met just now. Returns when to try again: nobody tells when it is gone.
+fn wait_for_strangers(
+    actions: &mut Vec<PodAction>,
+    strangers: &BTreeMap<String, Stranger>,
+    now: Timestamp,
+) -> Option<Duration> {
+    let pause = |action: &PodAction| {
+        let until = strangers.get(&stranger(action.pod())).filter(|_| action.is_creation())?.until;
+        Duration::try_from(until.duration_since(now)).ok().filter(|pause| !pause.is_zero())
+    };
+    let waits = actions.iter().filter_map(pause).min();
+    actions.retain(|action| pause(action).is_none());
+    waits
 }
 
 /// Randomness from the kernel. Without it no identity may be made, so nothing is decided.
