@@ -378,4 +378,4 @@ fn nodes_of(pool: &KafkaNodePool) -> (Wish<'_>, Option<&Vec<i32>>) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -14,6 +14,8 @@
 mod kinds;
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod tests;
 mod told;
 
 use std::any::TypeId;
@@ -29,17 +31,18 @@ use karst_core::world::{
 };
 
 pub(crate) use self::kinds::Indexed;
-pub(crate) use self::told::{Feed, Heard};
+pub(crate) use self::told::Feed;
 use self::told::{Scope, Told};
 use crate::queue::Work;
 use crate::watch::{Unreadable, Version};
 
 /// What is known of the objects of one kind, by name.
-type Slot<V> = BTreeMap<String, Seen<V>>;
+pub(crate) type Slot<V> = BTreeMap<String, Seen<V>>;
 
 /// An object, at the version it was read at.
 #[derive(Debug)]
-struct Seen<V> {
+#[cfg_attr(test, derive(Clone))]
+pub(crate) struct Seen<V> {
     uid: String,
     version: Version,
     view: Result<Arc<V>, Arc<Unreadable>>,
@@ -47,6 +50,7 @@ struct Seen<V> {
 
 /// Everything seen of one cluster.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Objects {
     kafkas: Slot<Kafka>,
     pools: Slot<KafkaNodePool>,
@@ -144,6 +148,7 @@ impl Objects {
 }
 
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 struct State {
     clusters: HashMap<ClusterKey, Objects>,
     told: HashMap<(TypeId, Scope), Told>,

@@ -38,8 +38,8 @@ use crate::references::References;
 use crate::refusals::{Refusals, is_current, next_try};
 use crate::slots::Slots;
 use crate::troubles::Troubles;
-use crate::waits::Waits;
 use crate::views::SecretWire;
+use crate::waits::Waits;
 
 /// How often one pass decides anew after it made something durable or asked. Four rounds make a cluster; many more mean
 /// that somebody else writes at the same time.
@@ -579,7 +579,11 @@ impl Passes {
             failures.retain(|failure| !failure.is_foreign());
         }
         self.tell_refusals(cluster, name, &failures);
-        if failures.is_empty() { Outcome::Done { look_again: waits } } else { self.failed_at(&work, &failures) }
+        if failures.is_empty() {
+            Outcome::Done { look_again: waits }
+        } else {
+            self.failed_at(&work, &failures)
+        }
     }
 }
 
@@ -612,5 +616,26 @@ fn entropy() -> Option<Entropy> {
             tracing::error!(%error, "the kernel gives no randomness");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_pod_of_somebody_else_was_met_none_is_made_for_a_while() {
+        let now = Timestamp::UNIX_EPOCH;
+        let until = now.checked_add(Duration::from_secs(40)).unwrap_or(now);
+        let met =
+            BTreeMap::from([(stranger("a-0"), Stranger { owner: "StatefulSet 'db'".to_owned(), until })]);
+        let create = |name: &str| PodAction::Create { name: name.to_owned(), pod: Arc::from("{}") };
+        let remove = PodAction::Remove { name: "a-0".to_owned(), uid: "u".to_owned() };
+        let mut actions = vec![create("a-0"), create("a-1"), remove.clone()];
+        assert_eq!(wait_for_strangers(&mut actions, &met, now), Some(Duration::from_secs(40)));
+        assert_eq!(actions, [create("a-1"), remove]);
+        let mut actions = vec![create("a-0")];
+        assert_eq!(wait_for_strangers(&mut actions, &met, until), None);
+        assert_eq!(actions, [create("a-0")], "then it is tried again");
     }
 }

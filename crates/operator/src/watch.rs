@@ -160,5 +160,9 @@ impl Sink {
 fn tell(unreadable: &Unreadable) {
     let Unreadable { kind, meta, why, .. } = unreadable;
     let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref());
-    tracing::warn!(namespace, "{kind} {} cannot be read: {why}; its cluster is left as it is", name.unwrap_or_default());
+    tracing::warn!(
+        namespace,
+        "{kind} {} cannot be read: {why}; its cluster is left as it is",
+        name.unwrap_or_default()
+    );
 }

@@ -137,8 +137,7 @@ impl Hands {
         let only_this = json!({ "uid": meta.uid, "resourceVersion": meta.resource_version });
         let patch = Patch::Merge(json!({ "metadata": only_this, "status": { "conditions": conditions } }));
         let request = Request::new(Kafka::url_path(&(), Some(&cluster.namespace)));
-        let request =
-            request.patch_subresource("status", &cluster.name, &PatchParams::default(), &patch);
+        let request = request.patch_subresource("status", &cluster.name, &PatchParams::default(), &patch);
         let request = request.map_err(|error| Failure::Changed(format!("{what}: {error}")))?;
         self.call(&what, self.client.request_text(request)).await?;
         Ok(())

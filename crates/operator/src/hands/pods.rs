@@ -135,7 +135,8 @@ impl Hands {
         }
         tracing::warn!(cluster = %cluster, pod = %name, "lost the labels of its cluster, and gets them back");
         let meta = live.meta();
-        let only_this = json!({ "uid": meta.uid, "resourceVersion": meta.resource_version, "labels": labels });
+        let only_this =
+            json!({ "uid": meta.uid, "resourceVersion": meta.resource_version, "labels": labels });
         let patch = Patch::Merge(json!({ "metadata": only_this }));
         let what = format!("could not label pod {name}");
         let labelled = self.call(&what, api.patch(name, &PatchParams::default(), &patch)).await?;

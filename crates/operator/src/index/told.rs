@@ -19,13 +19,14 @@ type Place = (String, String);
 
 /// What one watch told.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Told {
     /// Everything up to here.
-    version: Version,
+    pub(super) version: Version,
     /// In which cluster each object is: it can be relabelled, and a list does not say what is missing from it.
     homes: HashMap<Place, Home>,
     /// What only an answer said, by its version.
-    answered: BTreeSet<(Version, Place)>,
+    pub(super) answered: BTreeSet<(Version, Place)>,
 }
 
 /// Where an object belongs, and what is to be done when it changes.
@@ -50,6 +51,7 @@ impl Home {
 
 /// A list that is being told.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 struct Listing {
     version: Version,
     /// Is it older than what was told before?
@@ -70,6 +72,7 @@ pub(crate) struct Heard {
 
 /// Turns what one watch tells into changes of the index.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Feed {
     scope: Scope,
     listing: Listing,
@@ -78,6 +81,11 @@ pub(crate) struct Feed {
 impl Feed {
     pub(crate) fn new(namespace: Option<&str>) -> Self {
         Self { scope: namespace.map(str::to_owned), listing: Listing::default() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_in_an_older_list(&self) -> bool {
+        self.listing.is_older
     }
 
     /// Takes in one event.
@@ -207,7 +215,8 @@ impl<K: Indexed> OfKind<'_, K> {
         let read = Ok(object);
         let meta = item::meta(&read);
         let (at, version) = (place(meta), version(meta));
-        let is_old = version <= self.told.version || self.known_version(&at).is_some_and(|known| known >= version);
+        let is_old =
+            version <= self.told.version || self.known_version(&at).is_some_and(|known| known >= version);
         if is_old || Home::of::<K>(meta).is_none() {
             return Vec::new();
         }

@@ -174,7 +174,10 @@ mod tests {
     fn unread<K: Resource<DynamicType = ()> + DeserializeOwned>(text: &RawValue) -> Unreadable {
         let read = read::<K>(text, 1 << 20).unwrap();
         let unreadable = read.err().unwrap();
-        assert_eq!((unreadable.meta.name.as_deref(), unreadable.meta.resource_version.as_deref()), (Some("c"), Some("7")));
+        assert_eq!(
+            (unreadable.meta.name.as_deref(), unreadable.meta.resource_version.as_deref()),
+            (Some("c"), Some("7"))
+        );
         assert!(!format!("{unreadable:?}").contains("hunter"), "{unreadable:?}");
         unreadable
     }
@@ -201,7 +204,9 @@ mod tests {
 
     #[test]
     fn an_object_that_is_too_large_is_known_by_its_metadata() {
-        let text = raw(json!({"metadata": {"name": "c", "resourceVersion": "7"}, "spec": "x".repeat(2 << 20)}).to_string());
+        let text =
+            raw(json!({"metadata": {"name": "c", "resourceVersion": "7"}, "spec": "x".repeat(2 << 20)})
+                .to_string());
         assert_eq!(unread::<Kafka>(&text).why, "it has 2048 KiB, and no more than 1024 KiB are read");
     }
 
