@@ -115,6 +115,22 @@ pub(crate) fn condition(type_: &str, status: bool, why: Option<(&str, &str)>) ->
     }
 }
 
+/// What the status says while something of the cluster cannot be read. Nothing, when it says so already.
+pub fn unreadable(
+    said: Option<&Vec<api::Condition>>,
+    message: &str,
+    now: Timestamp,
+) -> Option<Vec<api::Condition>> {
+    let new = not_ready("Unreadable", message);
+    let is_said = |new: &api::Condition| {
+        said.into_iter().flatten().any(|said| {
+            (&said.type_, &said.status, &said.reason, &said.message)
+                == (&new.type_, &new.status, &new.reason, &new.message)
+        })
+    };
+    (!new.iter().all(is_said)).then(|| since(new, said, now))
+}
+
 fn warning(notice: &Notice) -> api::Condition {
     condition("Warning", true, Some((notice.reason(), &notice.to_string())))
 }

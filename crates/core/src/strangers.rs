@@ -19,12 +19,22 @@ use crate::world::{Meta, Stranger, World};
 /// how users hand something over; or when it is a claim that says so. Whoever controls it has the last word.
 pub fn owner(world: &World, live: &ObjectMeta) -> Option<String> {
     let uid = world.kafka.metadata.uid.as_deref();
+    let is_taken = is_labelled(&world.key, live) || is_marked(world, live);
+    other_owner(uid.as_slice(), is_taken, live)
+}
+
+/// Whose a pod is that was not seen: nobody else's, when one of these owns it.
+pub fn owner_of_pod(ours: &[&str], live: &ObjectMeta) -> Option<String> {
+    other_owner(ours, false, live)
+}
+
+fn other_owner(ours: &[&str], is_taken: bool, live: &ObjectMeta) -> Option<String> {
     let owners = || live.owner_references.iter().flatten();
-    let is_other = |owner: &str| Some(owner) != uid;
+    let is_other = |owner: &str| !ours.contains(&owner);
     if let Some(other) = owners().find(|one| one.controller == Some(true) && is_other(&one.uid)) {
         return Some(format!("{} '{}'", other.kind, other.name));
     }
-    if owners().any(|one| !is_other(&one.uid)) || is_labelled(world, live) || is_marked(world, live) {
+    if is_taken || owners().any(|one| !is_other(&one.uid)) {
         return None;
     }
     let named = owners().next().map(|one| format!("{} '{}'", one.kind, one.name));
@@ -32,8 +42,8 @@ pub fn owner(world: &World, live: &ObjectMeta) -> Option<String> {
 }
 
 /// Has it the labels by which the cluster's objects are found?
-pub fn is_labelled(world: &World, live: &ObjectMeta) -> bool {
-    label(live, CLUSTER_LABEL) == Some(&world.key.name)
+pub fn is_labelled(key: &ClusterKey, live: &ObjectMeta) -> bool {
+    label(live, CLUSTER_LABEL) == Some(&key.name)
         && label(live, KIND_LABEL).is_some_and(|kind| kind == "Kafka")
 }
 

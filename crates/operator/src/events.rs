@@ -73,6 +73,11 @@ impl Events {
         self.publish(kafka, Weight::Normal, reason, &note).await;
     }
 
+    /// Something of a cluster cannot be read.
+    pub(crate) async fn unreadable(&self, object: &ObjectReference, note: &str) {
+        self.publish(object, Weight::Warning, "Unreadable", note).await;
+    }
+
     /// A condition is new.
     pub(crate) async fn condition(
         &self,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::watch::item;
+
 /// How long a single call to the API server may take.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -54,10 +56,13 @@ pub(crate) enum Failure {
     Changed(String),
 }
 
-/// What the API server says, without the debug text that the client adds.
-fn brief(error: &kube::Error) -> String {
+/// What the API server says, without the debug text that the client adds, and without what stands in an object.
+pub(crate) fn brief(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        kube::Error::SerdeError(error) => {
+            format!("the answer cannot be read: {}", item::without_content(error))
+        }
         other => other.to_string(),
     }
 }
@@ -85,7 +90,10 @@ impl Failure {
             return true;
         }
         let Self::Api { source, .. } = self else { return false };
-        self.is_refusal() || matches!(&**source, kube::Error::Api(status) if status.code >= 500)
+        // One that is overloaded, or not there for a moment, is asked again.
+        let is_absent = |code| matches!(code, 503 | 504);
+        self.is_refusal()
+            || matches!(&**source, kube::Error::Api(status) if status.code >= 500 && !is_absent(status.code))
     }
 
     /// What was said, without what was tried.

@@ -80,7 +80,7 @@ impl Hands {
     }
 
     pub(crate) fn learn<K: Indexed>(&self, object: K) {
-        self.queue.push(self.index.insert(object));
+        self.queue.push(self.index.answer(object));
     }
 
     /// Writes objects: those that pods need first, the pods last, and those only when nothing before them failed.
@@ -354,7 +354,7 @@ fn made_for(key: &ClusterKey) -> ListParams {
 fn found(world: &World, live: &ObjectMeta, object: String) -> Result<Option<String>, Failure> {
     match strangers::owner(world, live) {
         Some(owner) => Err(Failure::Foreign { object, owner }),
-        None if strangers::is_labelled(world, live) => Ok(None),
+        None if strangers::is_labelled(&world.key, live) => Ok(None),
         None => Ok(live.resource_version.clone()),
     }
 }
@@ -378,4 +378,4 @@ fn nodes_of(pool: &KafkaNodePool) -> (Wish<'_>, Option<&Vec<i32>>) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

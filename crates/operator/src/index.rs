@@ -1,38 +1,56 @@
-//! What the watches have seen, by cluster: a plain, synchronous index.
+//! What is known of each cluster: a plain, synchronous index, filled by watches and by what the API server answers.
 //!
-//! Every change names the work it causes. The index decides nothing, and forgets nothing but what the API server
-//! said is gone.
+//! Every change names the work it causes. The index decides nothing. One rule says what it shows of a kind:
+//!
+//! 1. A watch has *told* everything up to some version. What it told is so: after a list the index shows what was listed, after a
+//!    deletion the object is gone.
+//! 2. An answer (of a write, a get or a list of our own) is taken only if it is newer than all that was told. So it never brings back
+//!    what the watch said is gone, however late it arrives.
+//! 3. What only an answer said holds until the watch has told everything up to its version. By then the watch has told the same, or
+//!    something was missed: there is another list, and what it shows holds.
+//! 4. A list that is older than what was told (a store that was restored from a copy) is right, and what was remembered is wrong.
+//! 5. An object that cannot be read is there all the same: it has its place, its version and its end like any other.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod kinds;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+mod told;
+
+use std::any::TypeId;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
-use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
+use karst_api::{Kafka, KafkaNodePool};
 use karst_core::certificates;
-use karst_core::names::{CLUSTER_LABEL, ClusterKey, POOL_LABEL};
+use karst_core::names::ClusterKey;
 use karst_core::world::{
     ClaimView, ConfigMapView, PlainView, PodSetView, PodView, SecretView, ServiceAccountView, ServiceView,
 };
-use kube::runtime::watcher::Event;
 
+pub(crate) use self::kinds::Indexed;
+pub(crate) use self::told::Feed;
+use self::told::{Scope, Told};
 use crate::queue::Work;
-use crate::views::{
-    AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, SecretWire, ServiceWire, Watched,
-};
+use crate::watch::{Unreadable, Version};
 
-/// Views of one kind, by name, each with the version it was read at.
+/// What is known of the objects of one kind, by name.
 pub(crate) type Slot<V> = BTreeMap<String, Seen<V>>;
 
+/// An object, at the version it was read at.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Seen<V> {
     uid: String,
-    version: Option<u64>,
-    view: Arc<V>,
+    version: Version,
+    view: Result<Arc<V>, Arc<Unreadable>>,
 }
 
 /// Everything seen of one cluster.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Objects {
     kafkas: Slot<Kafka>,
     pools: Slot<KafkaNodePool>,
@@ -61,6 +79,8 @@ pub(crate) struct Snapshot {
     pub(crate) policies: BTreeMap<String, Arc<PlainView>>,
     pub(crate) claims: BTreeMap<String, Arc<ClaimView>>,
     pub(crate) secrets: BTreeMap<String, Arc<SecretView>>,
+    /// What is there and cannot be read. Nothing may be decided while there is such a thing: it would count as missing.
+    pub(crate) unreadable: Vec<Arc<Unreadable>>,
 }
 
 /// A pod set, and what its pods depend on.
@@ -73,13 +93,22 @@ pub(crate) struct PodSetSnapshot {
     pub(crate) going: BTreeSet<String>,
 }
 
+/// The views of what can be read.
+fn readable<V>(slot: &Slot<V>) -> impl Iterator<Item = (&String, &Arc<V>)> {
+    slot.iter().filter_map(|(name, seen)| Some((name, seen.view.as_ref().ok()?)))
+}
+
+fn unreadable<V>(slot: &Slot<V>) -> impl Iterator<Item = &Arc<Unreadable>> {
+    slot.values().filter_map(|seen| seen.view.as_ref().err())
+}
+
 impl Objects {
     fn snapshot(&self) -> Snapshot {
         fn copy<V>(slot: &Slot<V>) -> BTreeMap<String, Arc<V>> {
-            slot.iter().map(|(name, seen)| (name.clone(), Arc::clone(&seen.view))).collect()
+            readable(slot).map(|(name, view)| (name.clone(), Arc::clone(view))).collect()
         }
         Snapshot {
-            kafka: self.kafkas.values().next().map(|seen| Arc::clone(&seen.view)),
+            kafka: readable(&self.kafkas).next().map(|(_, view)| Arc::clone(view)),
             pools: copy(&self.pools),
             pod_sets: copy(&self.pod_sets),
             pods: copy(&self.pods),
@@ -90,7 +119,17 @@ impl Objects {
             policies: copy(&self.policies),
             claims: copy(&self.claims),
             secrets: copy(&self.secrets),
+            unreadable: self.unreadable().cloned().collect(),
         }
+    }
+
+    fn unreadable(&self) -> impl Iterator<Item = &Arc<Unreadable>> {
+        let resources = unreadable(&self.kafkas).chain(unreadable(&self.pools));
+        let pods = unreadable(&self.pod_sets).chain(unreadable(&self.pods)).chain(unreadable(&self.claims));
+        let settings = unreadable(&self.config_maps).chain(unreadable(&self.secrets));
+        let others = unreadable(&self.services).chain(unreadable(&self.accounts));
+        let plain = unreadable(&self.budgets).chain(unreadable(&self.policies));
+        resources.chain(pods).chain(settings).chain(others).chain(plain)
     }
 
     fn is_empty(&self) -> bool {
@@ -108,138 +147,52 @@ impl Objects {
     }
 }
 
-/// A kind that the index has a place for.
-pub(crate) trait Indexed: Watched {
-    /// The place.
-    fn slot(objects: &mut Objects) -> &mut Slot<Self::View>;
-
-    /// The cluster it belongs to.
-    fn cluster(meta: &ObjectMeta) -> Option<&str> {
-        meta.labels.as_ref()?.get(CLUSTER_LABEL).map(String::as_str)
-    }
-
-    /// What a change of it causes to be done, besides a pass of its cluster.
-    fn also(_cluster: &ClusterKey, _meta: &ObjectMeta) -> Option<Work> {
-        None
-    }
-}
-
-impl Indexed for Kafka {
-    fn slot(objects: &mut Objects) -> &mut Slot<Kafka> {
-        &mut objects.kafkas
-    }
-
-    fn cluster(meta: &ObjectMeta) -> Option<&str> {
-        meta.name.as_deref()
-    }
-}
-
-impl Indexed for KafkaNodePool {
-    fn slot(objects: &mut Objects) -> &mut Slot<KafkaNodePool> {
-        &mut objects.pools
-    }
-}
-
-impl Indexed for StrimziPodSet {
-    fn slot(objects: &mut Objects) -> &mut Slot<PodSetView> {
-        &mut objects.pod_sets
-    }
-
-    fn also(cluster: &ClusterKey, meta: &ObjectMeta) -> Option<Work> {
-        Some(Work::PodSet { cluster: cluster.clone(), name: meta.name.clone()? })
-    }
-}
-
-impl Indexed for PodWire {
-    fn slot(objects: &mut Objects) -> &mut Slot<PodView> {
-        &mut objects.pods
-    }
-
-    fn also(cluster: &ClusterKey, meta: &ObjectMeta) -> Option<Work> {
-        let name = meta.labels.as_ref()?.get("strimzi.io/controller-name")?.clone();
-        Some(Work::PodSet { cluster: cluster.clone(), name })
-    }
-}
-
-impl Indexed for ConfigMapWire {
-    fn slot(objects: &mut Objects) -> &mut Slot<ConfigMapView> {
-        &mut objects.config_maps
-    }
-}
-
-impl Indexed for ServiceWire {
-    fn slot(objects: &mut Objects) -> &mut Slot<ServiceView> {
-        &mut objects.services
-    }
-}
-
-impl Indexed for AccountWire {
-    fn slot(objects: &mut Objects) -> &mut Slot<ServiceAccountView> {
-        &mut objects.accounts
-    }
-}
-
-impl Indexed for BudgetWire {
-    fn slot(objects: &mut Objects) -> &mut Slot<PlainView> {
-        &mut objects.budgets
-    }
-}
-
-impl Indexed for PolicyWire {
-    fn slot(objects: &mut Objects) -> &mut Slot<PlainView> {
-        &mut objects.policies
-    }
-}
-
-impl Indexed for ClaimWire {
-    fn slot(objects: &mut Objects) -> &mut Slot<ClaimView> {
-        &mut objects.claims
-    }
-
-    /// A pod waits until a disk that is being deleted is gone.
-    fn also(cluster: &ClusterKey, meta: &ObjectMeta) -> Option<Work> {
-        let pool = meta.labels.as_ref()?.get(POOL_LABEL)?;
-        Some(Work::PodSet { cluster: cluster.clone(), name: cluster.pod_set(pool) })
-    }
-}
-
-impl Indexed for SecretWire {
-    fn slot(objects: &mut Objects) -> &mut Slot<SecretView> {
-        &mut objects.secrets
-    }
+#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
+struct State {
+    clusters: HashMap<ClusterKey, Objects>,
+    told: HashMap<(TypeId, Scope), Told>,
 }
 
 /// The index, shared by watches and passes.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    clusters: Mutex<HashMap<ClusterKey, Objects>>,
+    state: Mutex<State>,
 }
 
 impl Index {
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterKey, Objects>> {
-        // A panic elsewhere leaves the map itself whole: every change is a single insertion or removal.
-        self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic elsewhere leaves the maps themselves whole: every change is a single insertion or removal.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is known of a cluster.
     pub(crate) fn snapshot(&self, key: &ClusterKey) -> Snapshot {
-        self.lock().get(key).map(Objects::snapshot).unwrap_or_default()
+        self.lock().clusters.get(key).map(Objects::snapshot).unwrap_or_default()
+    }
+
+    /// Is there a `Kafka` resource, readable or not?
+    pub(crate) fn has_kafka(&self, key: &ClusterKey) -> bool {
+        self.lock().clusters.get(key).is_some_and(|objects| !objects.kafkas.is_empty())
     }
 
     /// The newest version that is known of an object; none, when it is gone or another one took its place.
     pub(crate) fn version<K: Indexed>(&self, key: &ClusterKey, name: &str, uid: &str) -> Option<String> {
-        let mut clusters = self.lock();
-        let known = K::slot(clusters.get_mut(key)?).get(name).filter(|known| known.uid == uid)?;
-        known.version.map(|version| version.to_string())
+        let mut state = self.lock();
+        let known = K::slot(state.clusters.get_mut(key)?).get(name).filter(|known| known.uid == uid)?;
+        (known.version > 0).then(|| known.version.to_string())
     }
 
-    /// What there is of a pod set.
+    /// What there is of a pod set. Nothing, when a pod or a claim of its cluster cannot be read: it would count as missing.
     pub(crate) fn pod_set(&self, key: &ClusterKey, name: &str) -> Option<PodSetSnapshot> {
-        let clusters = self.lock();
-        let objects = clusters.get(key)?;
-        let set = Arc::clone(&objects.pod_sets.get(name)?.view);
-        let pods = objects.pods.values().map(|seen| Arc::clone(&seen.view)).collect();
-        let going = objects.claims.iter().filter(|(_, seen)| seen.view.meta.deleting);
+        let state = self.lock();
+        let objects = state.clusters.get(key)?;
+        if unreadable(&objects.pods).chain(unreadable(&objects.claims)).next().is_some() {
+            return None;
+        }
+        let set = Arc::clone(objects.pod_sets.get(name)?.view.as_ref().ok()?);
+        let pods = readable(&objects.pods).map(|(_, pod)| Arc::clone(pod)).collect();
+        let going = readable(&objects.claims).filter(|(_, claim)| claim.meta.deleting);
         Some(PodSetSnapshot { set, pods, going: going.map(|(name, _)| name.clone()).collect() })
     }
 
@@ -248,8 +201,9 @@ impl Index {
         if pod_sets.is_empty() {
             return BTreeMap::new();
         }
-        let clusters = self.lock();
-        let others = clusters.iter().filter(|(other, _)| other.namespace == key.namespace && *other != key);
+        let state = self.lock();
+        let others =
+            state.clusters.iter().filter(|(other, _)| other.namespace == key.namespace && *other != key);
         others
             .flat_map(|(other, objects)| {
                 let has = pod_sets.iter().filter(|name| objects.pod_sets.contains_key(*name));
@@ -259,223 +213,44 @@ impl Index {
     }
 
     /// All clusters that a `Kafka` resource asks for, and how many pools each has.
-    pub(crate) fn kafkas(&self) -> Vec<(ClusterKey, Arc<Kafka>, usize)> {
-        let clusters = self.lock();
-        let with_kafka = clusters.iter().filter_map(|(key, objects)| {
-            let kafka = objects.kafkas.values().next()?;
-            Some((key.clone(), Arc::clone(&kafka.view), objects.pools.len()))
+    pub(crate) fn kafkas(&self) -> Vec<(ClusterKey, usize)> {
+        let state = self.lock();
+        let with_kafka = state.clusters.iter().filter(|(_, objects)| !objects.kafkas.is_empty());
+        with_kafka.map(|(key, objects)| (key.clone(), objects.pools.len())).collect()
+    }
+
+    /// What cannot be read, in all clusters: namespace and kind of each.
+    pub(crate) fn unreadable(&self) -> Vec<(String, String)> {
+        let state = self.lock();
+        let of = |key: &ClusterKey, one: &Arc<Unreadable>| (key.namespace.clone(), one.kind.clone());
+        let all = state.clusters.iter().flat_map(|(key, objects)| {
+            let of_cluster: Vec<_> = objects.unreadable().map(|one| of(key, one)).collect();
+            of_cluster
         });
-        with_kafka.collect()
+        all.collect()
     }
 
     /// When the certificates of each cluster end: those of nodes together, by the first of them.
     pub(crate) fn certificate_ends(&self) -> Vec<(ClusterKey, BTreeMap<String, Timestamp>)> {
-        let clusters = self.lock();
-        let with_kafka = clusters.iter().filter(|(_, objects)| !objects.kafkas.is_empty());
+        let state = self.lock();
+        let with_kafka = state.clusters.iter().filter(|(_, objects)| !objects.kafkas.is_empty());
         let ends = |key: &ClusterKey, objects: &Objects| {
-            certificates::ends(key, objects.secrets.values().map(|seen| &*seen.view))
+            certificates::ends(key, readable(&objects.secrets).map(|(_, secret)| &**secret))
         };
         with_kafka.map(|(key, objects)| (key.clone(), ends(key, objects))).collect()
     }
 
-    /// Takes in an object, unless what is known is newer. Returns the work this causes.
-    pub(crate) fn insert<K: Indexed>(&self, object: K) -> Vec<Work> {
-        let meta = object.meta();
-        let Some(cluster) = key_of::<K>(meta) else { return Vec::new() };
-        let (name, uid) = (meta.name.clone().unwrap_or_default(), meta.uid.clone().unwrap_or_default());
-        let version = meta.resource_version.as_deref().and_then(|version| version.parse().ok());
-        let work = work::<K>(&cluster, meta);
-        let mut clusters = self.lock();
-        let slot = K::slot(clusters.entry(cluster).or_default());
-        if slot
-            .get(&name)
-            .is_some_and(|known| known.uid == uid && known.version >= version && version.is_some())
-        {
-            return Vec::new();
-        }
-        slot.insert(name, Seen { uid, version, view: Arc::new(object.view()) });
-        work
+    /// Takes in what a write, a get or a list of our own answered. Returns the work this causes.
+    pub(crate) fn answer<K: Indexed>(&self, object: K) -> Vec<Work> {
+        self.lock().answer(object)
     }
 
     /// A pod was deleted just now: nobody may take it for one that serves until the watch says so too.
     pub(crate) fn mark_deleting(&self, key: &ClusterKey, pod: &str, uid: &str) {
-        let mut clusters = self.lock();
-        let seen = clusters.get_mut(key).and_then(|objects| objects.pods.get_mut(pod));
-        if let Some(seen) = seen.filter(|seen| seen.uid == uid) {
-            Arc::make_mut(&mut seen.view).meta.deleting = true;
+        let mut state = self.lock();
+        let seen = state.clusters.get_mut(key).and_then(|objects| objects.pods.get_mut(pod));
+        if let Some(Ok(view)) = seen.filter(|seen| seen.uid == uid).map(|seen| seen.view.as_mut()) {
+            Arc::make_mut(view).meta.deleting = true;
         }
-    }
-
-    /// Forgets an object that is gone, unless another of the same name took its place.
-    pub(crate) fn remove<K: Indexed>(&self, object: &K) -> Vec<Work> {
-        let meta = object.meta();
-        let Some(cluster) = key_of::<K>(meta) else { return Vec::new() };
-        self.forget::<K>(&cluster, meta.name.as_deref().unwrap_or_default(), meta.uid.as_deref());
-        work::<K>(&cluster, meta)
-    }
-
-    fn forget<K: Indexed>(&self, cluster: &ClusterKey, name: &str, uid: Option<&str>) {
-        let mut clusters = self.lock();
-        let Some(objects) = clusters.get_mut(cluster) else { return };
-        let slot = K::slot(objects);
-        if slot.get(name).is_some_and(|known| uid.is_none_or(|uid| known.uid == uid)) {
-            slot.remove(name);
-        }
-        if objects.is_empty() {
-            clusters.remove(cluster);
-        }
-    }
-}
-
-fn key_of<K: Indexed>(meta: &ObjectMeta) -> Option<ClusterKey> {
-    Some(ClusterKey { namespace: meta.namespace.clone()?, name: K::cluster(meta)?.to_owned() })
-}
-
-fn work<K: Indexed>(cluster: &ClusterKey, meta: &ObjectMeta) -> Vec<Work> {
-    std::iter::once(Work::Cluster(cluster.clone())).chain(K::also(cluster, meta)).collect()
-}
-
-/// Turns the events of one watch into changes of the index.
-///
-/// It remembers in which cluster each object was, because an object can be relabelled, and a list that starts
-/// anew does not say what is missing from it.
-#[derive(Debug, Default)]
-pub(crate) struct Feed {
-    homes: HashMap<(String, String), ClusterKey>,
-    listed: Option<HashSet<(String, String)>>,
-}
-
-impl Feed {
-    /// Takes in one event. Returns the work it causes, and whether the watch has now seen everything.
-    pub(crate) fn take<K: Indexed>(&mut self, index: &Index, event: Event<K>) -> (Vec<Work>, bool) {
-        match event {
-            Event::Init => {
-                self.listed = Some(HashSet::new());
-                (Vec::new(), false)
-            }
-            Event::InitApply(object) => {
-                let at = place(object.meta());
-                self.listed.get_or_insert_default().insert(at);
-                (self.apply(index, object), false)
-            }
-            Event::InitDone => (self.drop_unlisted::<K>(index), true),
-            Event::Apply(object) => (self.apply(index, object), false),
-            Event::Delete(object) => {
-                self.homes.remove(&place(object.meta()));
-                (index.remove(&object), false)
-            }
-        }
-    }
-
-    fn apply<K: Indexed>(&mut self, index: &Index, object: K) -> Vec<Work> {
-        let at = place(object.meta());
-        let (name, home) = (at.1.clone(), key_of::<K>(object.meta()));
-        let before = match home {
-            Some(home) => self.homes.insert(at, home.clone()).filter(|before| *before != home),
-            None => self.homes.remove(&at),
-        };
-        let mut work = index.insert(object);
-        if let Some(before) = before {
-            index.forget::<K>(&before, &name, None);
-            work.push(Work::Cluster(before));
-        }
-        work
-    }
-
-    fn drop_unlisted<K: Indexed>(&mut self, index: &Index) -> Vec<Work> {
-        let listed = self.listed.take().unwrap_or_default();
-        let gone: Vec<_> = self.homes.keys().filter(|at| !listed.contains(*at)).cloned().collect();
-        let mut work = Vec::new();
-        for at in gone {
-            if let Some(home) = self.homes.remove(&at) {
-                index.forget::<K>(&home, &at.1, None);
-                work.push(Work::Cluster(home));
-            }
-        }
-        work
-    }
-}
-
-fn place(meta: &ObjectMeta) -> (String, String) {
-    (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn pool(cluster: &str, name: &str, uid: &str, version: u64) -> KafkaNodePool {
-        serde_json::from_value(json!({
-            "apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaNodePool",
-            "metadata": {"namespace": "ns", "name": name, "uid": uid, "resourceVersion": version.to_string(),
-                         "labels": {CLUSTER_LABEL: cluster}},
-            "spec": {"replicas": 1, "roles": ["broker"], "storage": {"type": "ephemeral"}}
-        }))
-        .unwrap()
-    }
-
-    fn key(name: &str) -> ClusterKey {
-        ClusterKey { namespace: "ns".into(), name: name.into() }
-    }
-
-    fn pools(index: &Index, cluster: &str) -> Vec<String> {
-        index.snapshot(&key(cluster)).pools.keys().cloned().collect()
-    }
-
-    #[test]
-    fn an_older_version_does_not_replace_a_newer_one() {
-        let index = Index::default();
-        assert_eq!(index.insert(pool("a", "p", "1", 7)), [Work::Cluster(key("a"))]);
-        assert_eq!(index.insert(pool("a", "p", "1", 6)), []);
-        assert_eq!(index.insert(pool("a", "p", "2", 6)), [Work::Cluster(key("a"))], "another incarnation");
-    }
-
-    #[test]
-    fn the_end_of_an_older_incarnation_does_not_remove_a_newer_one() {
-        let index = Index::default();
-        index.insert(pool("a", "p", "2", 9));
-        index.remove(&pool("a", "p", "1", 8));
-        assert_eq!(pools(&index, "a"), ["p"]);
-        index.remove(&pool("a", "p", "2", 10));
-        assert!(index.lock().is_empty());
-    }
-
-    #[test]
-    fn what_is_said_of_an_object_is_never_said_of_the_next_one_of_its_name() {
-        let index = Index::default();
-        let version = |uid| index.version::<KafkaNodePool>(&key("a"), "p", uid);
-        index.insert(pool("a", "p", "1", 7));
-        index.insert(pool("a", "p", "1", 8));
-        assert_eq!((version("1").as_deref(), version("2")), (Some("8"), None));
-        index.insert(pool("a", "p", "2", 9));
-        assert_eq!((version("1"), version("2").as_deref()), (None, Some("9")));
-        index.remove(&pool("a", "p", "2", 10));
-        assert_eq!(version("2"), None);
-    }
-
-    #[test]
-    fn a_relabelled_object_leaves_its_old_cluster() {
-        let index = Index::default();
-        let mut feed = Feed::default();
-        feed.take(&index, Event::Apply(pool("a", "p", "1", 1)));
-        let (work, _) = feed.take(&index, Event::Apply(pool("b", "p", "1", 2)));
-        assert_eq!(work, [Work::Cluster(key("b")), Work::Cluster(key("a"))]);
-        assert!(pools(&index, "a").is_empty());
-        assert_eq!(pools(&index, "b"), ["p"]);
-    }
-
-    #[test]
-    fn what_a_new_list_does_not_show_is_gone() {
-        let index = Index::default();
-        let mut feed = Feed::default();
-        feed.take(&index, Event::Apply(pool("a", "kept", "1", 1)));
-        feed.take(&index, Event::Apply(pool("a", "gone", "2", 2)));
-        feed.take::<KafkaNodePool>(&index, Event::Init);
-        feed.take(&index, Event::InitApply(pool("a", "kept", "1", 1)));
-        let (work, synced) = feed.take::<KafkaNodePool>(&index, Event::InitDone);
-        assert!(synced);
-        assert_eq!(work, [Work::Cluster(key("a"))]);
-        assert_eq!(pools(&index, "a"), ["kept"]);
     }
 }

@@ -3,6 +3,7 @@
 mod ask;
 mod checked;
 mod clients;
+mod connection;
 mod events;
 mod failure;
 mod gates;
@@ -24,13 +25,15 @@ mod settings;
 mod slots;
 mod texts;
 mod troubles;
+mod unreadable;
 mod views;
+mod waits;
 mod watch;
 
 use std::io::IsTerminal;
 
 use clap::Parser;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -46,7 +49,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn start_log(format: LogFormat, level: &str) -> anyhow::Result<()> {
-    let filter: Targets = level.to_lowercase().parse()?;
+    let filter = without_bodies(level.to_lowercase().parse()?);
     let lines =
         tracing_subscriber::fmt::layer().with_target(false).with_ansi(std::io::stdout().is_terminal());
     let registry = tracing_subscriber::registry().with(filter);
@@ -55,4 +58,27 @@ fn start_log(format: LogFormat, level: &str) -> anyhow::Result<()> {
         LogFormat::Json => registry.with(lines.json().flatten_event(true)).init(),
     }
     Ok(())
+}
+
+/// The client writes answers that it cannot decode into the log, with whatever passwords are in them.
+fn without_bodies(filter: Targets) -> Targets {
+    filter.with_target("kube_client::client", LevelFilter::ERROR)
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn what_the_api_server_answers_never_stands_in_the_log() {
+        for level in ["trace", "info", "info,kube_client=trace", "kube_client::client=trace"] {
+            let filter = without_bodies(level.parse().unwrap());
+            for level in [Level::WARN, Level::DEBUG, Level::TRACE] {
+                assert!(!filter.would_enable("kube_client::client", &level));
+            }
+            assert!(filter.would_enable("kube_client::client", &Level::ERROR));
+        }
+    }
 }

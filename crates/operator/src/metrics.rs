@@ -118,6 +118,7 @@ pub(crate) struct Metrics {
     successful: Family<Labels, Counter>,
     durations: Family<Labels, Histogram, fn() -> Histogram>,
     resources: Family<Labels, Gauge>,
+    unreadable: Family<Labels, Gauge>,
     quorums: Quorums,
     certificates: Family<CertificateLabels, Gauge>,
     queued: Gauge,
@@ -131,7 +132,7 @@ impl Metrics {
         let failed = Family::default();
         let successful = Family::default();
         let durations = Family::new_with_constructor(durations as fn() -> Histogram);
-        let resources = Family::default();
+        let (resources, unreadable) = (Family::default(), Family::default());
         let certificates = Family::default();
         let (queued, leader) = (Gauge::default(), Gauge::default());
         registry.register("strimzi_reconciliations", "Passes begun", passes.clone());
@@ -152,6 +153,11 @@ impl Metrics {
         );
         registry.register("strimzi_resources", "Resources looked after", resources.clone());
         registry.register(
+            "karst_unreadable_objects",
+            "Objects that cannot be read, so that their clusters are left as they are",
+            Family::<Labels, Gauge>::clone(&unreadable),
+        );
+        registry.register(
             "karst_certificate_expiry_seconds",
             "When the first certificate of a kind ends, in seconds since 1970",
             certificates.clone(),
@@ -167,6 +173,7 @@ impl Metrics {
             successful,
             durations,
             resources,
+            unreadable,
             quorums,
             certificates,
             queued,
@@ -180,7 +187,7 @@ impl Metrics {
         self.passes.get_or_create(&labels).inc();
         match outcome {
             Outcome::Failed => self.failed.get_or_create(&labels).inc(),
-            Outcome::Done { .. } => self.successful.get_or_create(&labels).inc(),
+            Outcome::Done { .. } | Outcome::Changed => self.successful.get_or_create(&labels).inc(),
         };
         self.durations.get_or_create(&labels).observe(took.as_secs_f64());
     }
@@ -195,12 +202,16 @@ impl Metrics {
     ) -> String {
         self.quorums.tell(terms);
         self.resources.clear();
-        for (key, _, pools) in index.kafkas() {
+        for (key, pools) in index.kafkas() {
             let of = |kind: &str| Labels { kind: kind.to_owned(), namespace: key.namespace.clone() };
             self.resources.get_or_create(&of("Kafka")).inc();
             self.resources
                 .get_or_create(&of("KafkaNodePool"))
                 .inc_by(i64::try_from(pools).unwrap_or_default());
+        }
+        self.unreadable.clear();
+        for (namespace, kind) in index.unreadable() {
+            self.unreadable.get_or_create(&Labels { kind, namespace }).inc();
         }
         self.certificates.clear();
         for (key, ends) in index.certificate_ends() {

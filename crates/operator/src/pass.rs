@@ -40,6 +40,7 @@ use crate::rendered::RenderedSets;
 use crate::slots::Slots;
 use crate::troubles::Troubles;
 use crate::views::SecretWire;
+use crate::waits::Waits;
 
 /// How often one pass decides anew after it made something durable or asked. Four rounds make a cluster; many more mean
 /// that somebody else writes at the same time.
@@ -75,10 +76,13 @@ pub(crate) struct Passes {
     pub(crate) slots: Slots,
     pub(crate) terms: Arc<Terms>,
     pub(crate) troubles: Troubles,
+    pub(crate) waits: Waits,
     /// Claims that would not grow.
     pub(crate) growths: Refusals<RefusedGrowth>,
     /// Objects of others in place of those of clusters, by kind and name.
     pub(crate) strangers: Refusals<Stranger>,
+    /// What cannot be read, and was told.
+    pub(crate) unreadable: Refusals<String>,
     /// What Kubernetes refused besides, by who asked for it.
     pub(crate) refusals: Refusals<BTreeSet<String>>,
     pub(crate) checked: Checked,
@@ -99,6 +103,10 @@ impl Passes {
         let (mut troubled, mut outcome_of_certificates) = (false, None);
         for _ in 0..ROUNDS {
             let snapshot = self.hands.index.snapshot(key);
+            if !snapshot.unreadable.is_empty() {
+                return self.leave_alone(key, &snapshot).await;
+            }
+            self.unreadable.forget_cluster(key);
             let Some(kafka) = snapshot.kafka.clone() else {
                 self.clients.forget(key);
                 self.slots.release(key);
@@ -158,7 +166,7 @@ impl Passes {
                 Err(failure) => return self.failed(key, &[failure]),
             }
         }
-        Outcome::Done { look_again: Some(CHANGED) }
+        Outcome::Changed
     }
 
     fn world(
@@ -443,7 +451,12 @@ impl Passes {
         failures
     }
 
-    fn failed(&self, key: &ClusterKey, failures: &[Failure]) -> Outcome {
+    pub(crate) fn failed(&self, key: &ClusterKey, failures: &[Failure]) -> Outcome {
+        self.failed_at(&Work::Cluster(key.clone()), failures)
+    }
+
+    fn failed_at(&self, work: &Work, failures: &[Failure]) -> Outcome {
+        let key = work.cluster();
         if failures.iter().all(Failure::is_namespace_going) {
             tracing::debug!(cluster = %key, "the namespace is being deleted");
             return Outcome::Done { look_again: None };
@@ -452,7 +465,12 @@ impl Passes {
             for failure in failures {
                 tracing::debug!(cluster = %key, %failure, "the world changed under the decision; deciding anew");
             }
-            return Outcome::Done { look_again: Some(CHANGED) };
+            if let Some(waited) = self.waits.goes_on(work) {
+                let why = failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                tracing::warn!(cluster = %key, seconds = waited.as_secs(),
+                    "waiting, because what is there is not what was decided for: {why}");
+            }
+            return Outcome::Changed;
         }
         for failure in failures {
             tracing::warn!(cluster = %key, %failure, "will be tried again");
@@ -527,7 +545,7 @@ impl Passes {
 
     /// Does the selector leave this cluster to another operator?
     fn is_not_ours(&self, cluster: &ClusterKey) -> bool {
-        !self.sees_all && self.hands.index.snapshot(cluster).kafka.is_none()
+        !self.sees_all && !self.hands.index.has_kafka(cluster)
     }
 
     /// From now on pods are made for the pod sets as they were just rendered.
@@ -549,30 +567,67 @@ impl Passes {
         if set.meta.other_manager().is_some() || self.is_not_ours(cluster) {
             return Outcome::Done { look_again: None };
         }
+        let work = Work::PodSet { cluster: cluster.clone(), name: name.to_owned() };
         let rendered = self.rendered.of(cluster);
         let rendered = rendered.get(name);
         if !podset::is_rendered(&set, rendered) {
             tracing::warn!(%cluster, pod_set = %name, "its pods were not described by Karst: none is made and none removed");
         }
         let mut plan = podset::plan(&set, &pods, &going, rendered);
-        let needy = Needy::of_met(cluster, &self.known_strangers(cluster));
+        let strangers = self.known_strangers(cluster);
+        let needy = Needy::of_met(cluster, &strangers);
         plan.actions.retain(|action| !action.is_creation() || needy.may_start(action.pod()));
+        let waits = wait_for_strangers(&mut plan.actions, &strangers, Timestamp::now());
         if plan.actions.iter().any(PodAction::is_creation)
             && let Err(failure) = self.hands.is_as_seen(&cluster.namespace, &set).await
         {
-            return self.failed(cluster, &[failure]);
+            return self.failed_at(&work, &[failure]);
         }
-        let actions =
-            plan.actions.iter().map(|action| self.hands.handle_pod(&cluster.namespace, &set, action));
+        let set = &*set;
+        let actions = plan.actions.iter().map(|action| async move {
+            let outcome = self.hands.handle_pod(cluster, set, action).await;
+            if outcome.is_ok() && action.is_creation() {
+                self.strangers.forget(cluster, &stranger(action.pod()));
+            }
+            outcome
+        });
         let mut failures: Vec<_> =
             futures::future::join_all(actions).await.into_iter().filter_map(Result::err).collect();
         // What was just created reports itself: the status is written when there is nothing else to do.
         if plan.actions.is_empty() && set.status.as_ref() != Some(&plan.status) {
-            failures.extend(self.hands.write_report(cluster, &set, &plan.status).await.err());
+            failures.extend(self.hands.write_report(cluster, set, &plan.status).await.err());
+        }
+        if self.meet_strangers(cluster, &failures) {
+            self.hands.queue.push([Work::Cluster(cluster.clone()), work.clone()]);
+            failures.retain(|failure| !failure.is_foreign());
         }
         self.tell_refusals(cluster, name, &failures);
-        if failures.is_empty() { Outcome::Done { look_again: None } } else { self.failed(cluster, &failures) }
+        if failures.is_empty() {
+            Outcome::Done { look_again: waits }
+        } else {
+            self.failed_at(&work, &failures)
+        }
     }
+}
+
+/// How a pod of somebody else is remembered.
+fn stranger(pod: &str) -> String {
+    format!("Pod {pod}")
+}
+
+/// Makes no pod where one of somebody else was met just now. Returns when to try again: nobody tells when it is gone.
+fn wait_for_strangers(
+    actions: &mut Vec<PodAction>,
+    strangers: &BTreeMap<String, Stranger>,
+    now: Timestamp,
+) -> Option<Duration> {
+    let pause = |action: &PodAction| {
+        let until = strangers.get(&stranger(action.pod())).filter(|_| action.is_creation())?.until;
+        Duration::try_from(until.duration_since(now)).ok().filter(|pause| !pause.is_zero())
+    };
+    let waits = actions.iter().filter_map(pause).min();
+    actions.retain(|action| pause(action).is_none());
+    waits
 }
 
 /// Randomness from the kernel. Without it no identity may be made, so nothing is decided.
@@ -584,5 +639,26 @@ fn entropy() -> Option<Entropy> {
             tracing::error!(%error, "the kernel gives no randomness");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_pod_of_somebody_else_was_met_none_is_made_for_a_while() {
+        let now = Timestamp::UNIX_EPOCH;
+        let until = now.checked_add(Duration::from_secs(40)).unwrap_or(now);
+        let met =
+            BTreeMap::from([(stranger("a-0"), Stranger { owner: "StatefulSet 'db'".to_owned(), until })]);
+        let create = |name: &str| PodAction::Create { name: name.to_owned(), pod: Arc::from("{}") };
+        let remove = PodAction::Remove { name: "a-0".to_owned(), uid: "u".to_owned() };
+        let mut actions = vec![create("a-0"), create("a-1"), remove.clone()];
+        assert_eq!(wait_for_strangers(&mut actions, &met, now), Some(Duration::from_secs(40)));
+        assert_eq!(actions, [create("a-1"), remove]);
+        let mut actions = vec![create("a-0")];
+        assert_eq!(wait_for_strangers(&mut actions, &met, until), None);
+        assert_eq!(actions, [create("a-0")], "then it is tried again");
     }
 }

@@ -11,6 +11,8 @@ use karst_core::names::ClusterKey;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+/// A pause after the world changed under a decision for the first time.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
 /// A pause after the first failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause.
@@ -30,6 +32,15 @@ pub(crate) enum Work {
     },
 }
 
+impl Work {
+    /// The cluster that it is for.
+    pub(crate) fn cluster(&self) -> &ClusterKey {
+        match self {
+            Self::Cluster(cluster) | Self::PodSet { cluster, .. } => cluster,
+        }
+    }
+}
+
 /// How a piece of work ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -38,6 +49,8 @@ pub(crate) enum Outcome {
         /// When to look again.
         look_again: Option<Duration>,
     },
+    /// What was decided did not fit the world any more. It is to be decided again soon.
+    Changed,
     /// It is to be tried again soon.
     Failed,
 }
@@ -158,9 +171,10 @@ impl Queue {
                     state.push_later(work, pause);
                 }
             }
-            Outcome::Failed => {
+            Outcome::Changed | Outcome::Failed => {
+                let first = if outcome == Outcome::Failed { FIRST_PAUSE } else { FIRST_LOOK };
                 let failures = state.failures.entry(work.clone()).or_default();
-                let pause = FIRST_PAUSE.saturating_mul(1 << (*failures).min(10)).min(LONGEST_PAUSE);
+                let pause = first.saturating_mul(1 << (*failures).min(10)).min(LONGEST_PAUSE);
                 *failures += 1;
                 state.push_later(work, pause);
             }
@@ -208,6 +222,27 @@ mod tests {
             pauses.push(before.elapsed().as_millis());
         }
         assert_eq!(pauses, [200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_fit_the_world_is_decided_again_after_a_pause_that_doubles() {
+        let queue = Queue::default();
+        queue.push([work("a")]);
+        let mut pauses = Vec::new();
+        let mut next = queue.next().await;
+        for _ in 0..11 {
+            let before = Instant::now();
+            queue.finish(next, Outcome::Changed);
+            next = queue.next().await;
+            pauses.push(before.elapsed().as_millis());
+        }
+        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
+        queue.finish(next, DONE);
+        queue.push([work("a")]);
+        let (next, before) = (queue.next().await, Instant::now());
+        queue.finish(next, Outcome::Changed);
+        queue.next().await;
+        assert_eq!(before.elapsed().as_millis(), 100, "what went well in between counts");
     }
 
     #[tokio::test(start_paused = true)]

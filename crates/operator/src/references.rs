@@ -2,22 +2,29 @@
 //! for as long as somebody names it: watching all that there are would cost far more.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use futures::StreamExt;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ConfigMap;
 use karst_core::names::ClusterKey;
 use karst_core::world::{Files, Reference, Texts};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client, Resource};
+use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
 
 use crate::queue::{Queue, Work};
 use crate::texts;
 use crate::views::SecretWire;
+use crate::watch::{Event, ListWatch, Next, Read, Turns};
+
+/// Larger objects are not read: all of each is kept. etcd takes hardly more.
+const LARGEST: usize = 1 << 20;
+/// How long a watch lasts before it is begun anew. There may be thousands of them.
+const LASTS: Duration = Duration::from_secs(290);
+/// How many may be read at once.
+const AT_ONCE: usize = 16;
 
 /// Namespace and name.
 type Place = (String, String);
@@ -128,6 +135,7 @@ pub(crate) struct References<K: Named> {
     client: Client,
     queue: Arc<Queue>,
     state: Arc<State<K::Content>>,
+    turns: Turns,
 }
 
 impl<K: Named> std::fmt::Debug for References<K> {
@@ -138,7 +146,7 @@ impl<K: Named> std::fmt::Debug for References<K> {
 
 impl<K: Named> References<K> {
     pub(crate) fn new(client: Client, queue: Arc<Queue>) -> Self {
-        Self { client, queue, state: Arc::default() }
+        Self { client, queue, state: Arc::default(), turns: Turns::of(AT_ONCE) }
     }
 
     /// What is known of those that a cluster names. Those that were not watched before are from now on, and cause a
@@ -172,43 +180,54 @@ impl<K: Named> References<K> {
     }
 
     fn watch(&self, place: Place) -> AbortHandle {
-        let api: Api<K> = Api::namespaced(self.client.clone(), &place.0);
-        let config = watcher::Config::default().fields(&format!("metadata.name={}", place.1));
+        let source = ListWatch::<K> {
+            client: self.client.clone(),
+            namespace: Some(place.0.clone()),
+            labels: None,
+            fields: Some(format!("metadata.name={}", place.1)),
+            largest: LARGEST,
+            lasts: LASTS,
+            turns: self.turns.clone(),
+            kind: PhantomData,
+        };
         let (state, queue) = (Arc::clone(&self.state), Arc::clone(&self.queue));
-        let task = tokio::spawn(async move {
-            let mut events = Box::pin(watcher(api, config).default_backoff());
-            let mut listed = false;
-            while let Some(event) = events.next().await {
-                if let Some(change) = change(event, &mut listed) {
-                    queue.push(state.learn(&place, change));
-                }
+        let mut listed = false;
+        let task = tokio::spawn(source.follow(move |event| {
+            if let Some(change) = change(event, &mut listed) {
+                queue.push(state.learn(&place, change));
             }
-        });
+            Next::GoOn
+        }));
         task.abort_handle()
     }
 }
 
 /// What an event says about the one object of a watch. A list without it says that it does not exist.
-fn change<K: Named>(
-    event: Result<Event<K>, watcher::Error>,
-    listed: &mut bool,
-) -> Option<Change<K::Content>> {
+fn change<K: Named>(event: Event<K>, listed: &mut bool) -> Option<Change<K::Content>> {
     match event {
-        Ok(Event::Init) => {
+        Event::ListBegins(_) => {
             *listed = false;
             None
         }
-        Ok(Event::InitApply(object)) => {
+        Event::Listed(read) => {
             *listed = true;
-            Some(Change::Seen(Reference::Found(object.content())))
+            Some(Change::Seen(found(read)))
         }
-        Ok(Event::InitDone) => (!*listed).then_some(Change::Seen(Reference::Missing)),
-        Ok(Event::Apply(object)) => Some(Change::Seen(Reference::Found(object.content()))),
-        Ok(Event::Delete(_)) => Some(Change::Seen(Reference::Missing)),
-        Err(error) => {
-            tracing::warn!(%error, kind = %K::kind(&()), "the watch of an object that a resource names failed, and starts again");
+        Event::ListEnds => (!*listed).then_some(Change::Seen(Reference::Missing)),
+        Event::Applied(read) => Some(Change::Seen(found(read))),
+        Event::Deleted(_) => Some(Change::Seen(Reference::Missing)),
+        Event::ToldUpTo(_) => None,
+        Event::Failed(error) => {
+            tracing::warn!(%error, kind = %K::kind(&()), "the watch of an object that a resource names failed; reconnecting");
             Some(Change::Failed(error.to_string()))
         }
+    }
+}
+
+fn found<K: Named>(read: Read<K>) -> Reference<K::Content> {
+    match read {
+        Ok(object) => Reference::Found(object.content()),
+        Err(unreadable) => Reference::Unreadable(unreadable.why),
     }
 }
 
@@ -244,17 +263,17 @@ mod tests {
     #[test]
     fn a_list_without_the_secret_says_that_there_is_none() {
         let mut listed = false;
-        assert!(change::<SecretWire>(Ok(Event::Init), &mut listed).is_none());
+        assert!(change::<SecretWire>(Event::ListBegins(1), &mut listed).is_none());
         assert!(matches!(
-            change::<SecretWire>(Ok(Event::InitDone), &mut listed),
+            change::<SecretWire>(Event::ListEnds, &mut listed),
             Some(Change::Seen(Reference::Missing))
         ));
-        change::<SecretWire>(Ok(Event::Init), &mut listed);
+        change::<SecretWire>(Event::ListBegins(1), &mut listed);
         assert!(matches!(
-            change(Ok(Event::InitApply(secret("YQ=="))), &mut listed),
+            change(Event::Listed(Ok(secret("YQ=="))), &mut listed),
             Some(Change::Seen(Reference::Found(files))) if files.0["a"] == b"a"
         ));
-        assert!(change::<SecretWire>(Ok(Event::InitDone), &mut listed).is_none());
+        assert!(change::<SecretWire>(Event::ListEnds, &mut listed).is_none());
     }
 
     #[test]

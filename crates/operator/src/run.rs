@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use kube::{Client, Config};
+use kube::Config;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ask::Terms;
 use crate::checked::Checked;
 use crate::clients::Clients;
+use crate::connection;
 use crate::events::Events;
 use crate::hands::Hands;
 use crate::http::{self, Health};
@@ -29,6 +30,7 @@ use crate::rendered::RenderedSets;
 use crate::settings::Settings;
 use crate::slots::Slots;
 use crate::troubles::Troubles;
+use crate::waits::Waits;
 use crate::watch::{self, Synced};
 
 /// How long running passes may take to end when the operator stops.
@@ -41,7 +43,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         .map_err(|_| anyhow!("another TLS provider is installed already"))?;
     let started = Instant::now();
     let config = Config::infer().await.context("cannot find out how to reach Kubernetes")?;
-    let client = Client::try_from(config.clone())?;
+    let client = connection::client(config.clone())?;
 
     let index = Arc::new(Index::default());
     let queue = Arc::new(Queue::default());
@@ -64,7 +66,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let stop = stop_on_signal()?;
 
     let mut election = match &settings.lease {
-        Some(lease) => Some(Election::new(without_retries(config)?, lease.clone())),
+        Some(lease) => Some(Election::new(connection::client(config)?, lease.clone())),
         None => None,
     };
     let ready = async {
@@ -90,6 +92,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
             queue: Arc::clone(&queue),
             leadership: Arc::clone(&leadership),
         },
+        waits: Waits::default(),
         config_maps: References::new(client.clone(), Arc::clone(&queue)),
         named_secrets: References::new(client.clone(), Arc::clone(&queue)),
         events: Events::new(client, identity),
@@ -99,6 +102,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         troubles: Troubles::default(),
         growths: Refusals::default(),
         strangers: Refusals::default(),
+        unreadable: Refusals::default(),
         refusals: Refusals::default(),
         checked: Checked::default(),
         rendered: RenderedSets::default(),
@@ -136,12 +140,6 @@ async fn keep(
     }
 }
 
-/// The lease is renewed by the clock: a client that retries by itself for minutes would hide that it is lost.
-fn without_retries(mut config: Config) -> anyhow::Result<Client> {
-    config.default_retry = false;
-    Ok(Client::try_from(config)?)
-}
-
 fn stop_on_signal() -> anyhow::Result<CancellationToken> {
     let stop = CancellationToken::new();
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -172,6 +170,9 @@ fn start_workers(
             while let Some(work) = stop.run_until_cancelled(queue.next()).await {
                 let began = Instant::now();
                 let outcome = do_work(&passes, &work).await;
+                if outcome != Outcome::Changed {
+                    passes.waits.ends(&work);
+                }
                 metrics.count(&work, outcome, began.elapsed());
                 queue.finish(work.clone(), with_resync(&work, outcome, resync));
             }

@@ -31,6 +31,11 @@ use serde::de::DeserializeOwned;
 
 use crate::texts;
 
+/// Of some kinds all is kept. No real one comes near this.
+const LARGEST_KEPT: usize = 512 << 10;
+/// A file of users in a ConfigMap of ours is remembered up to this size.
+const LARGEST_FILE: usize = 256 << 10;
+
 /// Something that is watched, with the view that is kept of it.
 pub(crate) trait Watched:
     Resource<Scope = NamespaceResourceScope, DynamicType = ()>
@@ -44,12 +49,17 @@ pub(crate) trait Watched:
     /// What is kept.
     type View: Send + Sync + 'static;
 
+    /// Objects with more bytes are not read: what is kept of them would be too much.
+    const LARGEST: usize = usize::MAX;
+
     /// The part of the object that is kept.
     fn view(self) -> Self::View;
 }
 
 impl Watched for Kafka {
     type View = Kafka;
+
+    const LARGEST: usize = LARGEST_KEPT;
 
     fn view(mut self) -> Kafka {
         self.metadata.managed_fields = None;
@@ -59,6 +69,8 @@ impl Watched for Kafka {
 
 impl Watched for KafkaNodePool {
     type View = KafkaNodePool;
+
+    const LARGEST: usize = LARGEST_KEPT;
 
     fn view(mut self) -> KafkaNodePool {
         self.metadata.managed_fields = None;
@@ -155,9 +167,15 @@ impl Watched for ConfigMapWire {
             meta: meta(self.metadata),
             storage_format: self.data.as_ref().and_then(|data| data.get("storage.format")).cloned(),
             digest: config_digest(self.data.as_ref()).ok(),
-            files: objects::files(self.data.as_ref(), texts::shared),
+            files: files_of(self.data.as_ref()),
         }
     }
+}
+
+fn files_of(data: Option<&BTreeMap<String, String>>) -> BTreeMap<String, Arc<str>> {
+    let mut files = objects::files(data, texts::shared);
+    files.retain(|_, text| text.len() <= LARGEST_FILE);
+    files
 }
 
 #[derive(Resource, Deserialize, Clone, Debug)]
@@ -223,6 +241,8 @@ fn files(data: Option<BTreeMap<String, ByteString>>) -> Files {
 
 impl Watched for SecretWire {
     type View = SecretView;
+
+    const LARGEST: usize = LARGEST_KEPT;
 
     fn view(self) -> SecretView {
         SecretView::new(meta(self.metadata), files(self.data).0)

@@ -1,18 +1,23 @@
 //! The watches: one per kind and namespace, each feeding the index.
 
+pub(crate) mod item;
+mod list_watch;
+#[cfg(test)]
+mod tests;
+
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use futures::StreamExt;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::names::KIND_LABEL;
-use kube::core::{DeserializeGuard, NamespaceResourceScope};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client, Resource};
+use kube::Client;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+pub(crate) use self::item::{Read, Unreadable};
+pub(crate) use self::list_watch::{Event, ListWatch, Next, Turns, Version, number};
 use crate::index::{Feed, Index, Indexed};
 use crate::queue::Queue;
 use crate::settings::{Namespaces, Settings};
@@ -20,8 +25,8 @@ use crate::views::{
     AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, SecretWire, ServiceWire,
 };
 
-/// How many objects a list asks for at once: few enough that a long list does not swell the process.
-const PAGE: u32 = 100;
+/// How long a watch lasts: so long may it be deaf without anybody noticing.
+const LASTS: Duration = Duration::from_secs(120);
 
 /// Whether every watch has seen everything once. Before that nothing may be decided: a world that is only half
 /// known looks like one where half of everything is missing.
@@ -68,24 +73,26 @@ pub(crate) fn start(
     queue: &Arc<Queue>,
     synced: &Arc<Synced>,
 ) -> JoinSet<()> {
-    let mut watches = Watches { client, index, queue, synced, tasks: JoinSet::new() };
+    let turns = Turns::default();
+    let mut watches = Watches { client, index, queue, synced, turns, tasks: JoinSet::new() };
     let namespaces = match &settings.namespaces {
         Namespaces::All => vec![None],
         Namespaces::Some(names) => names.iter().map(|name| Some(name.as_str())).collect(),
     };
     let ours = format!("{KIND_LABEL}=Kafka");
+    let ours = Some(ours.as_str());
     for namespace in namespaces {
-        watches.guarded::<Kafka>(namespace, settings.selector.as_deref());
-        watches.guarded::<KafkaNodePool>(namespace, None);
-        watches.plain::<StrimziPodSet>(namespace, &ours);
-        watches.plain::<PodWire>(namespace, &ours);
-        watches.plain::<ConfigMapWire>(namespace, &ours);
-        watches.plain::<ServiceWire>(namespace, &ours);
-        watches.plain::<AccountWire>(namespace, &ours);
-        watches.plain::<BudgetWire>(namespace, &ours);
-        watches.plain::<PolicyWire>(namespace, &ours);
-        watches.plain::<ClaimWire>(namespace, &ours);
-        watches.plain::<SecretWire>(namespace, &ours);
+        watches.start::<Kafka>(namespace, settings.selector.as_deref());
+        watches.start::<KafkaNodePool>(namespace, None);
+        watches.start::<StrimziPodSet>(namespace, ours);
+        watches.start::<PodWire>(namespace, ours);
+        watches.start::<ConfigMapWire>(namespace, ours);
+        watches.start::<ServiceWire>(namespace, ours);
+        watches.start::<AccountWire>(namespace, ours);
+        watches.start::<BudgetWire>(namespace, ours);
+        watches.start::<PolicyWire>(namespace, ours);
+        watches.start::<ClaimWire>(namespace, ours);
+        watches.start::<SecretWire>(namespace, ours);
     }
     watches.tasks
 }
@@ -95,77 +102,31 @@ struct Watches<'a> {
     index: &'a Arc<Index>,
     queue: &'a Arc<Queue>,
     synced: &'a Arc<Synced>,
+    turns: Turns,
     tasks: JoinSet<()>,
 }
 
 impl Watches<'_> {
-    fn api<K>(&self, namespace: Option<&str>) -> Api<K>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
-    {
-        match namespace {
-            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-            None => Api::all(self.client.clone()),
-        }
-    }
-
-    /// Watches what the operator writes itself.
-    fn plain<K: Indexed>(&mut self, namespace: Option<&str>, labels: &str) {
-        let config = watcher::Config::default().page_size(PAGE).labels(labels);
-        let mut events = Box::pin(watcher(self.api::<K>(namespace), config).default_backoff());
-        let mut sink = self.sink();
-        self.tasks.spawn(async move {
-            while let Some(event) = events.next().await {
-                sink.take::<K>(event);
-            }
-        });
-    }
-
-    /// Watches what users write. One object that cannot be read must not hide all others of its kind.
-    fn guarded<K: Indexed>(&mut self, namespace: Option<&str>, labels: Option<&str>) {
-        let mut config = watcher::Config::default().page_size(PAGE);
-        config.label_selector = labels.map(str::to_owned);
-        let api = self.api::<DeserializeGuard<K>>(namespace);
-        let mut events = Box::pin(watcher(api, config).default_backoff());
-        let mut sink = self.sink();
-        self.tasks.spawn(async move {
-            while let Some(event) = events.next().await {
-                match event.map(readable).transpose() {
-                    Some(event) => sink.take::<K>(event),
-                    None => continue,
-                }
-            }
-        });
-    }
-
-    fn sink(&self) -> Sink {
+    fn start<K: Indexed>(&mut self, namespace: Option<&str>, labels: Option<&str>) {
+        let source = ListWatch::<K> {
+            client: self.client.clone(),
+            namespace: namespace.map(str::to_owned),
+            labels: labels.map(str::to_owned),
+            fields: None,
+            largest: K::LARGEST,
+            lasts: LASTS,
+            turns: self.turns.clone(),
+            kind: PhantomData,
+        };
         self.synced.one_more();
-        Sink {
+        let mut sink = Sink {
             index: Arc::clone(self.index),
             queue: Arc::clone(self.queue),
             synced: Arc::clone(self.synced),
-            feed: Feed::default(),
+            feed: Feed::new(namespace),
             has_synced: false,
-        }
-    }
-}
-
-/// The event, unless its object cannot be read.
-fn readable<K: Indexed>(event: Event<DeserializeGuard<K>>) -> Option<Event<K>> {
-    let read = |guarded: DeserializeGuard<K>| match guarded.0 {
-        Ok(object) => Some(object),
-        Err(invalid) => {
-            let (namespace, name) = (&invalid.metadata.namespace, &invalid.metadata.name);
-            tracing::warn!(?namespace, ?name, kind = %K::kind(&()), error = %invalid.error, "cannot be read, and is left alone");
-            None
-        }
-    };
-    match event {
-        Event::Apply(object) => read(object).map(Event::Apply),
-        Event::Delete(object) => read(object).map(Event::Delete),
-        Event::InitApply(object) => read(object).map(Event::InitApply),
-        Event::Init => Some(Event::Init),
-        Event::InitDone => Some(Event::InitDone),
+        };
+        self.tasks.spawn(source.follow(move |event| sink.take::<K>(event)));
     }
 }
 
@@ -179,16 +140,29 @@ struct Sink {
 }
 
 impl Sink {
-    fn take<K: Indexed>(&mut self, event: Result<Event<K>, watcher::Error>) {
-        match event {
-            Ok(event) => {
-                let (work, complete) = self.feed.take(&self.index, event);
-                self.queue.push(work);
-                if complete && !std::mem::replace(&mut self.has_synced, true) {
-                    self.synced.one_done();
-                }
+    fn take<K: Indexed>(&mut self, event: Event<K>) -> Next {
+        match &event {
+            Event::Failed(error) => {
+                tracing::warn!(kind = %K::kind(&()), "the watch failed; reconnecting: {error}");
             }
-            Err(error) => tracing::warn!(kind = %K::kind(&()), %error, "the watch failed, and starts again"),
+            Event::Applied(Err(unreadable)) | Event::Listed(Err(unreadable)) => tell(unreadable),
+            _ => {}
         }
+        let heard = self.feed.take(&self.index, event);
+        self.queue.push(heard.work);
+        if heard.is_complete && !std::mem::replace(&mut self.has_synced, true) {
+            self.synced.one_done();
+        }
+        if heard.missed { Next::ListAgain } else { Next::GoOn }
     }
+}
+
+fn tell(unreadable: &Unreadable) {
+    let Unreadable { kind, meta, why, .. } = unreadable;
+    let (namespace, name) = (meta.namespace.as_deref(), meta.name.as_deref());
+    tracing::warn!(
+        namespace,
+        "{kind} {} cannot be read: {why}; its cluster is left as it is",
+        name.unwrap_or_default()
+    );
 }

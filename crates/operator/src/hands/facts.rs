@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use karst_api::{Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use karst_api::{Condition, Kafka, KafkaNodePool, StrimziPodSet, StrimziPodSetStatus};
 use karst_core::ids::NodeId;
 use karst_core::names::ClusterKey;
 use karst_core::plan::{Fact, Protection};
@@ -10,6 +11,7 @@ use karst_core::registration;
 use karst_core::status;
 use karst_core::world::{PodSetView, World};
 use kube::api::{PartialObjectMeta, Patch, PatchParams};
+use kube::core::Request;
 use kube::{Api, Resource};
 use serde_json::{Value, json};
 
@@ -116,11 +118,28 @@ impl Hands {
         let api = self.api::<K>(&cluster.namespace);
         let patch = Patch::Merge(patch);
         let written = self.call(&what, api.patch_status(name, &PatchParams::default(), &patch)).await?;
-        let work = self.index.insert(written);
+        let work = self.index.answer(written);
         // It differs from what was known in what was just said, and in nothing else: that is the precondition.
         if !only_tells {
             self.queue.push(work);
         }
+        Ok(())
+    }
+
+    /// Says something in the status of a `Kafka` resource that cannot be read. So cannot what is answered.
+    pub(crate) async fn write_conditions(
+        &self,
+        cluster: &ClusterKey,
+        meta: &ObjectMeta,
+        conditions: &[Condition],
+    ) -> Result<(), Failure> {
+        let what = format!("could not write the status of Kafka {}", cluster.name);
+        let only_this = json!({ "uid": meta.uid, "resourceVersion": meta.resource_version });
+        let patch = Patch::Merge(json!({ "metadata": only_this, "status": { "conditions": conditions } }));
+        let request = Request::new(Kafka::url_path(&(), Some(&cluster.namespace)));
+        let request = request.patch_subresource("status", &cluster.name, &PatchParams::default(), &patch);
+        let request = request.map_err(|error| Failure::Changed(format!("{what}: {error}")))?;
+        self.call(&what, self.client.request_text(request)).await?;
         Ok(())
     }
 

@@ -2,7 +2,9 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use karst_api::StrimziPodSet;
+use karst_core::names::ClusterKey;
 use karst_core::podset::PodAction;
+use karst_core::strangers;
 use karst_core::world::PodSetView;
 use kube::api::{PartialObjectMeta, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Request;
@@ -17,12 +19,13 @@ impl Hands {
     /// Does one thing for a pod set.
     pub(crate) async fn handle_pod(
         &self,
-        namespace: &str,
+        cluster: &ClusterKey,
         set: &PodSetView,
         action: &PodAction,
     ) -> Result<(), Failure> {
+        let namespace = &cluster.namespace;
         match action {
-            PodAction::Create { name, pod } => self.create_pod(namespace, set, name, pod).await,
+            PodAction::Create { name, pod } => self.create_pod(cluster, set, name, pod).await,
             PodAction::Remove { name, uid } => self.remove_pod(namespace, set, name, uid).await,
             PodAction::Adopt { name, uid } => {
                 tracing::info!(pod = %name, "taking over a pod without an owner");
@@ -81,7 +84,7 @@ impl Hands {
 
     async fn create_pod(
         &self,
-        namespace: &str,
+        cluster: &ClusterKey,
         set: &PodSetView,
         name: &str,
         pod: &str,
@@ -91,12 +94,53 @@ impl Hands {
         let mut pod: Value = serde_json::from_str(pod).map_err(render)?;
         pod["metadata"]["ownerReferences"] = json!([owner(set)]);
         let body = serde_json::to_vec(&pod).map_err(render)?;
-        let request = Request::new(PodWire::url_path(&(), Some(namespace)))
+        let request = Request::new(PodWire::url_path(&(), Some(&cluster.namespace)))
             .create(&PostParams::default(), body)
             .map_err(|error| Failure::Changed(format!("{what}: {error}")))?;
-        let created: PodWire = self.call(&what, self.client.request(request)).await?;
-        tracing::info!(pod = %name, "created");
-        self.learn(created);
+        match self.call::<PodWire>(&what, self.client.request(request)).await {
+            Err(failure) if failure.is_conflict() => {
+                self.meet_pod(cluster, set, name, &pod["metadata"]["labels"], failure).await
+            }
+            Err(failure) => Err(failure),
+            Ok(created) => {
+                tracing::info!(pod = %name, "created");
+                self.learn(created);
+                Ok(())
+            }
+        }
+    }
+
+    /// A pod of this name is there, and was not seen. One of the cluster lost the labels by which it is seen, and gets them back. That
+    /// of somebody else is left alone.
+    async fn meet_pod(
+        &self,
+        cluster: &ClusterKey,
+        set: &PodSetView,
+        name: &str,
+        labels: &Value,
+        failure: Failure,
+    ) -> Result<(), Failure> {
+        let api: Api<PodWire> = self.api(&cluster.namespace);
+        let live = self.call(&format!("could not look at pod {name}"), api.get_opt(name)).await?;
+        let Some(live) = live else { return Err(failure) };
+        if strangers::is_labelled(cluster, live.meta()) {
+            self.learn(live);
+            return Err(Failure::Changed(format!("pod {name} is there, though it was not seen")));
+        }
+        let kafka = self.index.snapshot(cluster).kafka;
+        let kafka = kafka.as_ref().and_then(|kafka| kafka.metadata.uid.as_deref());
+        let ours: Vec<_> = kafka.into_iter().chain([set.meta.uid.as_str()]).collect();
+        if let Some(owner) = strangers::owner_of_pod(&ours, live.meta()) {
+            return Err(Failure::Foreign { object: format!("Pod {name}"), owner });
+        }
+        tracing::warn!(cluster = %cluster, pod = %name, "lost the labels of its cluster, and gets them back");
+        let meta = live.meta();
+        let only_this =
+            json!({ "uid": meta.uid, "resourceVersion": meta.resource_version, "labels": labels });
+        let patch = Patch::Merge(json!({ "metadata": only_this }));
+        let what = format!("could not label pod {name}");
+        let labelled = self.call(&what, api.patch(name, &PatchParams::default(), &patch)).await?;
+        self.learn(labelled);
         Ok(())
     }
 }

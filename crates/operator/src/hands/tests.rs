@@ -10,7 +10,8 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use k8s_openapi::jiff::Timestamp;
 use karst_core::ids::Entropy;
 use karst_core::plan::{Removal, Seen};
-use karst_core::world::{Answers, Settings};
+use karst_core::podset::PodAction;
+use karst_core::world::{Answers, Meta, PodSetView, Settings};
 use kube::client::Body;
 use tower::service_fn;
 
@@ -21,13 +22,13 @@ const CLAIM: &str = "data-c-kafka-0";
 
 /// An API server with some objects, by their paths, and what was written to it.
 #[derive(Clone, Default)]
-struct Server {
+pub(crate) struct Server {
     objects: Arc<Mutex<BTreeMap<String, Value>>>,
     written: Arc<Mutex<Vec<(Method, String, Value)>>>,
 }
 
 impl Server {
-    fn with(path: &str, object: Value) -> Self {
+    pub(crate) fn with(path: &str, object: Value) -> Self {
         let server = Self::default();
         server.objects.lock().unwrap().insert(path.to_owned(), object);
         server
@@ -52,8 +53,11 @@ impl Server {
         let live = objects.get(&at).cloned();
         let has = live.as_ref().and_then(|live| live["metadata"]["resourceVersion"].as_str());
         let asked = body["metadata"]["resourceVersion"].as_str();
-        let is_as_asked =
-            if *method == Method::DELETE { true } else { has == asked.filter(|one| *one != NEVER) };
+        let is_as_asked = match *method {
+            Method::DELETE => true,
+            Method::POST => live.is_none(),
+            _ => has == asked.filter(|one| *one != NEVER),
+        };
         if !is_as_asked {
             let conflict =
                 json!({"kind": "Status", "code": 409, "reason": "Conflict", "message": "conflict"});
@@ -71,7 +75,7 @@ impl Server {
         (StatusCode::OK, new)
     }
 
-    fn hands(&self) -> Hands {
+    pub(crate) fn hands(&self) -> Hands {
         let server = self.clone();
         let service = service_fn(move |request: Request<Body>| {
             let server = server.clone();
@@ -93,13 +97,13 @@ impl Server {
         }
     }
 
-    fn written(&self) -> Vec<String> {
+    pub(crate) fn written(&self) -> Vec<String> {
         let written = self.written.lock().unwrap();
         written.iter().map(|(method, path, _)| format!("{method} {path}")).collect()
     }
 }
 
-fn kafka(annotations: &Value) -> Kafka {
+pub(crate) fn kafka(annotations: &Value) -> Kafka {
     serde_json::from_value(json!({
         "apiVersion": "kafka.strimzi.io/v1", "kind": "Kafka",
         "metadata": {"name": "c", "namespace": NAMESPACE, "uid": "uid-kafka", "generation": 1, "annotations": annotations},
@@ -262,4 +266,81 @@ async fn a_disk_goes_only_if_the_user_still_wants_what_was_seen() {
     for annotation in ["strimzi.io/pause-reconciliation", "strimzi.io/skip-broker-scaledown-check"] {
         assert_eq!(remove_claim(&json!({annotation: "true"})).await, [""; 0], "{annotation}");
     }
+}
+
+const POD: &str = "c-kafka-0";
+
+fn pod_path() -> String {
+    format!("/api/v1/namespaces/{NAMESPACE}/pods/{POD}")
+}
+
+/// What becomes of a pod that is to be made where there is one already.
+async fn meet_pod(more: &Value) -> (Result<(), Failure>, Vec<String>, Value) {
+    let mut live = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []},
+        "metadata": {"name": POD, "namespace": NAMESPACE, "uid": "uid-there", "resourceVersion": "7"}});
+    for (key, value) in more.as_object().unwrap() {
+        live["metadata"][key] = value.clone();
+    }
+    let server = Server::with(&pod_path(), live);
+    let hands = server.hands();
+    hands.learn(kafka_at(6));
+    let set = PodSetView {
+        meta: Meta { name: "c-kafka".into(), uid: "uid-set".into(), ..Meta::default() },
+        ..PodSetView::default()
+    };
+    let wanted = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []},
+        "metadata": {"name": POD, "namespace": NAMESPACE, "labels": world().key.labels()}});
+    let action = PodAction::Create { name: POD.into(), pod: wanted.to_string().into() };
+    let outcome = hands.handle_pod(&world().key, &set, &action).await;
+    let now = server.objects.lock().unwrap()[&pod_path()]["metadata"]["labels"].clone();
+    (outcome, server.written(), now)
+}
+
+fn kafka_at(version: u64) -> Kafka {
+    let mut kafka = kafka(&json!({}));
+    kafka.metadata.resource_version = Some(version.to_string());
+    kafka
+}
+
+fn pod_owner(kind: &str, uid: &str) -> Value {
+    json!([{"apiVersion": "v1", "kind": kind, "name": "it", "uid": uid, "controller": true}])
+}
+
+/// The watch does not show it any more: it was taken for gone, and could not be made again.
+#[tokio::test]
+async fn a_pod_that_lost_its_labels_gets_them_back() {
+    let other = json!({"strimzi.io/cluster": "other", "strimzi.io/kind": "Kafka"});
+    for labels in [json!({}), other, json!({"strimzi.io/cluster": "c"})] {
+        for owner in [pod_owner("StrimziPodSet", "uid-set"), pod_owner("Kafka", "uid-kafka")] {
+            let (outcome, written, now) =
+                meet_pod(&json!({"ownerReferences": owner, "labels": labels})).await;
+            outcome.unwrap();
+            assert_eq!(written, [format!("PATCH {}", pod_path())], "{labels} {owner}");
+            assert_eq!(now, serde_json::to_value(world().key.labels()).unwrap());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pod_of_somebody_else_is_left_alone_and_both_are_named() {
+    let cases = [
+        (json!({"ownerReferences": pod_owner("StatefulSet", "uid-db")}), "StatefulSet 'it'"),
+        (json!({"ownerReferences": pod_owner("StrimziPodSet", "uid-earlier")}), "StrimziPodSet 'it'"),
+        (json!({"managedFields": [{"manager": "kubectl"}]}), "whoever wrote it with kubectl"),
+    ];
+    for (more, owner) in cases {
+        let (outcome, written, _) = meet_pod(&more).await;
+        let failure = outcome.unwrap_err();
+        assert!(failure.is_foreign(), "{failure}");
+        assert_eq!(failure.to_string(), format!("Pod {POD} belongs to {owner}, and is left as it is"));
+        assert_eq!(written, [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_only_the_watch_has_not_told_of_is_looked_at_first() {
+    let (outcome, written, _) = meet_pod(&json!({"labels": world().key.labels()})).await;
+    let failure = outcome.unwrap_err();
+    assert!(failure.is_conflict() && !failure.is_foreign(), "{failure}");
+    assert_eq!(written, [""; 0]);
 }

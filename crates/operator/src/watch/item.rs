@@ -1,0 +1,219 @@
+//! One object of a list or of a watch, decoded by itself.
+//!
+//! What arrives is cut into objects without looking into them, which works however large, deep or odd they are. Then each is decoded
+//! for itself, so one that cannot be read harms no other. Of such an object nothing is ever repeated but its metadata: errors of the
+//! decoder quote what they choke on, and that may be a password.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use karst_api::Condition;
+use kube::Resource;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+/// An object, or what is known of one that cannot be read.
+pub(crate) type Read<K> = Result<K, Unreadable>;
+
+/// An object that exists, and cannot be read.
+#[derive(Debug, Clone)]
+pub(crate) struct Unreadable {
+    /// What it is.
+    pub(crate) kind: String,
+    pub(crate) api_version: String,
+    /// Who it is: name, namespace, uid, version and labels, and nothing else.
+    pub(crate) meta: ObjectMeta,
+    /// What its status says, if that can be read.
+    pub(crate) conditions: Option<Vec<Condition>>,
+    /// What is wrong with it, without its content.
+    pub(crate) why: String,
+}
+
+/// Not even its metadata can be read. The API server stores no such object.
+#[derive(Debug)]
+pub(crate) struct Nameless;
+
+/// Who an object is, whether or not it can be read.
+pub(crate) fn meta<K: Resource>(read: &Read<K>) -> &ObjectMeta {
+    match read {
+        Ok(object) => object.meta(),
+        Err(unreadable) => &unreadable.meta,
+    }
+}
+
+/// Decodes an object of at most this many bytes.
+pub(crate) fn read<K>(text: &RawValue, largest: usize) -> Result<Read<K>, Nameless>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned,
+{
+    let size = text.get().len();
+    if size > largest {
+        let why = format!("it has {} KiB, and no more than {} KiB are read", size / 1024, largest / 1024);
+        return unreadable::<K>(text, why).map(Err);
+    }
+    match serde_json::from_str(text.get()) {
+        Ok(object) => Ok(Ok(object)),
+        Err(_) => unreadable::<K>(text, where_it_fails::<K>(text.get())).map(Err),
+    }
+}
+
+/// What is known of an object that is not to be decoded.
+pub(crate) fn unreadable<K>(text: &RawValue, why: String) -> Result<Unreadable, Nameless>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let thin: Thin = serde_json::from_str(text.get()).map_err(|_| Nameless)?;
+    let status: Option<ThinStatus> = serde_json::from_str(text.get()).ok();
+    Ok(Unreadable {
+        kind: K::kind(&()).into_owned(),
+        api_version: K::api_version(&()).into_owned(),
+        meta: thin.metadata.into(),
+        conditions: status.and_then(|thin| thin.status).and_then(|status| status.conditions),
+        why,
+    })
+}
+
+/// The version of an object of which nothing else is wanted.
+pub(crate) fn version(text: &RawValue) -> Result<String, Nameless> {
+    let thin: Thin = serde_json::from_str(text.get()).map_err(|_| Nameless)?;
+    thin.metadata.resource_version.ok_or(Nameless)
+}
+
+/// Decodes once more, to find the field. What stands in the field is not told.
+fn where_it_fails<K: DeserializeOwned>(text: &str) -> String {
+    let mut decoder = serde_json::Deserializer::from_str(text);
+    match serde_path_to_error::deserialize::<_, K>(&mut decoder) {
+        Ok(_) => "it cannot be decoded".to_owned(),
+        Err(error) => {
+            let path = error.path().to_string();
+            let path: String = path.chars().take(200).collect();
+            format!("{path}: {}", without_content(error.inner()))
+        }
+    }
+}
+
+/// What a decoder complains about, without what it found.
+pub(crate) fn without_content(error: &serde_json::Error) -> String {
+    let words = error.to_string();
+    if words.starts_with("recursion limit exceeded") {
+        return "nested too deeply".to_owned();
+    }
+    if words.starts_with("missing field `") {
+        return words.split(" at line ").next().unwrap_or_default().to_owned();
+    }
+    match words.rsplit_once(", expected ") {
+        Some((_, expected)) => {
+            format!("expected {}", expected.split(" at line ").next().unwrap_or_default())
+        }
+        None => "it cannot be decoded".to_owned(),
+    }
+}
+
+#[derive(Deserialize)]
+struct Thin {
+    metadata: ThinMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ThinMeta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    labels: Option<std::collections::BTreeMap<String, String>>,
+}
+
+impl From<ThinMeta> for ObjectMeta {
+    fn from(thin: ThinMeta) -> Self {
+        Self {
+            name: thin.name,
+            namespace: thin.namespace,
+            uid: thin.uid,
+            resource_version: thin.resource_version,
+            labels: thin.labels,
+            ..Self::default()
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct ThinStatus {
+    status: Option<ThinConditions>,
+}
+
+#[derive(Deserialize)]
+struct ThinConditions {
+    conditions: Option<Vec<Condition>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use karst_api::{Kafka, StrimziPodSet};
+    use serde_json::json;
+
+    use super::*;
+
+    const SECRET: &str = "hunter2, expected hunter3";
+
+    fn raw(text: String) -> Box<RawValue> {
+        RawValue::from_string(text).unwrap()
+    }
+
+    fn kafka(spec: &str) -> Box<RawValue> {
+        raw(format!(
+            r#"{{"apiVersion":"kafka.strimzi.io/v1","kind":"Kafka","metadata":{{"name":"c","namespace":"ns","uid":"u","resourceVersion":"7",
+            "managedFields":[{{"manager":"m","operation":"Update","fieldsV1":{}}}]}},"spec":{spec}}}"#,
+            nested(200)
+        ))
+    }
+
+    fn nested(depth: usize) -> String {
+        format!("{}1{}", r#"{"a":"#.repeat(depth), "}".repeat(depth))
+    }
+
+    fn unread<K: Resource<DynamicType = ()> + DeserializeOwned>(text: &RawValue) -> Unreadable {
+        let read = read::<K>(text, 1 << 20).unwrap();
+        let unreadable = read.err().unwrap();
+        assert_eq!(
+            (unreadable.meta.name.as_deref(), unreadable.meta.resource_version.as_deref()),
+            (Some("c"), Some("7"))
+        );
+        assert!(!format!("{unreadable:?}").contains("hunter"), "{unreadable:?}");
+        unreadable
+    }
+
+    #[test]
+    fn an_object_nested_too_deeply_is_known_by_its_metadata() {
+        let spec = format!(r#"{{"kafka":{{"listeners":[],"config":{}}}}}"#, nested(130));
+        let text = kafka(&spec);
+        let why = unread::<Kafka>(&text).why;
+        assert!(why.ends_with("nested too deeply"), "{why}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_without_what_is_written_there() {
+        let text = json!({"apiVersion": "kafka.strimzi.io/v1", "kind": "Kafka", "metadata": {"name": "c", "resourceVersion": "7"},
+                          "spec": {"kafka": {"listeners": [{"name": "a", "port": SECRET, "type": "internal", "tls": true}]}}});
+        let why = unread::<Kafka>(&raw(text.to_string())).why;
+        assert!(why.starts_with("spec.kafka.listeners[0].port: expected "), "{why}");
+        let text = json!({"metadata": {"name": "c", "resourceVersion": "7"}, "kind": SECRET, "spec": {"pods": SECRET}});
+        unread::<StrimziPodSet>(&raw(text.to_string()));
+        let words = serde_json::from_value::<Vec<u8>>(json!(SECRET)).unwrap_err();
+        assert_eq!(without_content(&words), "expected a sequence");
+    }
+
+    #[test]
+    fn an_object_that_is_too_large_is_known_by_its_metadata() {
+        let text =
+            raw(json!({"metadata": {"name": "c", "resourceVersion": "7"}, "spec": "x".repeat(2 << 20)})
+                .to_string());
+        assert_eq!(unread::<Kafka>(&text).why, "it has 2048 KiB, and no more than 1024 KiB are read");
+    }
+
+    #[test]
+    fn what_its_status_says_is_known() {
+        let text = json!({"metadata": {"name": "c", "resourceVersion": "7"}, "spec": 1, "status": {"conditions": [{"type": "Ready"}]}});
+        let conditions = unread::<Kafka>(&raw(text.to_string())).conditions.unwrap();
+        assert_eq!(conditions[0].type_.as_deref(), Some("Ready"));
+    }
+}
