@@ -7,24 +7,29 @@ mod events;
 mod failure;
 mod gates;
 mod hands;
+mod heartbeats;
 mod http;
 mod index;
 mod keys;
 mod lease;
 mod machines;
 mod metrics;
+mod panics;
 mod pass;
+mod places;
 mod queue;
 mod recorder;
 mod references;
 mod refusals;
 mod run;
 mod settings;
+mod silences;
 mod slots;
 mod texts;
 mod troubles;
 mod views;
 mod watch;
+mod workers;
 
 use std::io::IsTerminal;
 
@@ -38,6 +43,7 @@ use crate::settings::{Args, LogFormat};
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     start_log(args.log_format, &args.log_level)?;
+    panics::end_the_process_unless_contained();
     let settings = args.check()?;
     // One thread: a pass computes for microseconds and otherwise waits for answers.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -21,13 +21,13 @@ const CLAIM: &str = "data-c-kafka-0";
 
 /// An API server with some objects, by their paths, and what was written to it.
 #[derive(Clone, Default)]
-struct Server {
+pub(crate) struct Server {
     objects: Arc<Mutex<BTreeMap<String, Value>>>,
     written: Arc<Mutex<Vec<(Method, String, Value)>>>,
 }
 
 impl Server {
-    fn with(path: &str, object: Value) -> Self {
+    pub(crate) fn with(path: &str, object: Value) -> Self {
         let server = Self::default();
         server.objects.lock().unwrap().insert(path.to_owned(), object);
         server
@@ -71,7 +71,7 @@ impl Server {
         (StatusCode::OK, new)
     }
 
-    fn hands(&self) -> Hands {
+    pub(crate) fn hands(&self) -> Hands {
         let server = self.clone();
         let service = service_fn(move |request: Request<Body>| {
             let server = server.clone();
@@ -90,10 +90,11 @@ impl Server {
             index: Arc::default(),
             queue: Arc::default(),
             leadership: Arc::new(Leadership::always()),
+            heartbeats: Arc::default(),
         }
     }
 
-    fn written(&self) -> Vec<String> {
+    pub(crate) fn written(&self) -> Vec<String> {
         let written = self.written.lock().unwrap();
         written.iter().map(|(method, path, _)| format!("{method} {path}")).collect()
     }
@@ -109,7 +110,7 @@ fn kafka(annotations: &Value) -> Kafka {
     .unwrap()
 }
 
-fn world() -> World {
+pub(crate) fn world() -> World {
     let key = ClusterKey { namespace: NAMESPACE.to_owned(), name: "c".to_owned() };
     World {
         key,
