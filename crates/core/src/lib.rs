@@ -22,6 +22,7 @@ pub mod id_list;
 pub mod identity;
 pub mod ids;
 mod ignored;
+pub mod internal_error;
 mod jvm;
 pub mod listeners;
 mod logging;

@@ -423,6 +423,10 @@ fn first_questions(world: &World) -> Questions {
         questions.registered = true;
         questions.brokers = brokers;
     }
+    // They are asked sooner or later, and may all take long to say nothing: better at the same time.
+    if !questions.is_empty() {
+        questions.launchers = safety::late_brokers(world);
+    }
     questions
 }
 

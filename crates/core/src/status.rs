@@ -100,7 +100,7 @@ fn sentences(problems: &[Problem]) -> String {
 }
 
 /// Strimzi's tools look for `NotReady`, Kubernetes' for `Ready`: both are served.
-fn not_ready(reason: &str, message: &str) -> Vec<api::Condition> {
+pub(crate) fn not_ready(reason: &str, message: &str) -> Vec<api::Condition> {
     let why = Some((reason, message));
     vec![condition("Ready", false, why), condition("NotReady", true, why)]
 }
@@ -136,7 +136,7 @@ fn warning(notice: &Notice) -> api::Condition {
 }
 
 /// Gives each condition the time since when it holds: the old one's, if there was one like it.
-fn since(
+pub(crate) fn since(
     mut conditions: Vec<api::Condition>,
     old: Option<&Vec<api::Condition>>,
     now: Timestamp,

@@ -7,6 +7,8 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::time::Instant;
+
 use crate::calls::{
     ApiVersionsCall, Call, DescribeBrokers, DescribeConfigs, DescribeControllers, DescribeLogDirs,
     DescribeQuorum, DescribeTopicConfigs, DescribeTopicPartitions, DescribeTopics, DescribeVoterListeners,
@@ -23,6 +25,8 @@ use crate::{
 
 /// How many topics are asked about in one question, where they are named. It keeps a node from being busy with one for long.
 const TOPICS_AT_ONCE: usize = 500;
+/// How many questions' time a call may take in which many questions are asked one after the other.
+const LONGEST_SERIES: u32 = 15;
 
 /// An administrator's view of one Kafka cluster.
 ///
@@ -47,6 +51,17 @@ impl Admin {
     #[must_use]
     pub fn starting_from(&self, bootstrap: Bootstrap) -> Self {
         Self { bootstrap, pool: Arc::clone(&self.pool), preferred: AtomicUsize::new(0) }
+    }
+
+    /// Closes connections that were not used since then. One that is in use stays; one that is needed again is opened again.
+    pub fn close_idle(&self, not_used_since: Instant) {
+        self.pool.close_idle(not_used_since);
+    }
+
+    /// When each open connection was last used. Those in use right now are left out.
+    #[must_use]
+    pub fn connections(&self) -> Vec<Instant> {
+        self.pool.connections()
     }
 
     /// The brokers that are registered; with the fenced ones among them where Kafka lists those.
@@ -82,13 +97,13 @@ impl Admin {
     ///
     /// Brokers have this since Kafka 3.8; one that has not is [`Error::Unsupported`], and [`Admin::metadata`] tells the rest.
     pub async fn describe_topic_partitions(&self, topics: &[String]) -> Result<Vec<DescribedTopic>, Error> {
-        let deadline = self.deadline();
+        let series = self.series();
         let mut names = topics.to_vec();
         names.sort_unstable();
         names.dedup();
         let mut described = Vec::with_capacity(names.len());
         for topics in names.chunks(TOPICS_AT_ONCE) {
-            described.extend(self.describe_partitions_of(topics, deadline).await?);
+            described.extend(self.describe_partitions_of(topics, series).await?);
         }
         Ok(described)
     }
@@ -97,13 +112,13 @@ impl Admin {
     async fn describe_partitions_of(
         &self,
         topics: &[String],
-        deadline: Deadline,
+        series: Deadline,
     ) -> Result<impl Iterator<Item = DescribedTopic> + use<>, Error> {
         let mut described = BTreeMap::new();
         let mut from = None;
         loop {
             let call = DescribeTopicPartitions { topics, from };
-            let Page { topics, next } = self.ask_any(&call, deadline).await?;
+            let Page { topics, next } = self.ask_any(&call, self.one_of(series)).await?;
             for topic in topics {
                 add_page(&mut described, topic);
             }
@@ -145,10 +160,11 @@ impl Admin {
         topics: &[String],
         keys: &[&str],
     ) -> Result<Vec<(String, Result<Vec<ConfigEntry>, Refusal>)>, Error> {
-        let deadline = self.deadline();
+        let series = self.series();
         let mut described = Vec::with_capacity(topics.len());
         for topics in topics.chunks(TOPICS_AT_ONCE) {
-            described.extend(self.ask_any(&DescribeTopicConfigs { topics, keys }, deadline).await?);
+            let call = DescribeTopicConfigs { topics, keys };
+            described.extend(self.ask_any(&call, self.one_of(series)).await?);
         }
         Ok(described)
     }
@@ -172,6 +188,16 @@ impl Admin {
 
     fn deadline(&self) -> Deadline {
         Deadline::after(self.pool.config().request_timeout)
+    }
+
+    /// When a call must have ended in which many questions are asked.
+    fn series(&self) -> Deadline {
+        Deadline::after(self.pool.config().request_timeout.saturating_mul(LONGEST_SERIES))
+    }
+
+    /// The deadline of the next question of a series.
+    fn one_of(&self, series: Deadline) -> Deadline {
+        series.no_longer_than(self.pool.config().request_timeout)
     }
 
     /// Asks the addresses in turn, the one that answered last first, until one answers. A refusal is an answer too,

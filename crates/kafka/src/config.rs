@@ -54,7 +54,8 @@ pub struct ClientConfig {
     /// several addresses are known, each gets no more than its fair share of the time that is left, so that a dead host
     /// never uses up the time in which a living one would have answered.
     pub connect_timeout: Duration,
-    /// The longest that a call may take, everything included.
+    /// The longest that a call may take, everything included. One that asks about many topics asks many questions; then each
+    /// may take that long, and all of them together fifteen times that.
     pub request_timeout: Duration,
     pub security: Security,
     /// Where it connects to. A host that is not among them is never connected to, whoever names it.

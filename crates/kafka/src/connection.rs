@@ -8,7 +8,7 @@ use kafka_protocol::messages::ApiVersionsResponse;
 use kafka_protocol::protocol::Request;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
 use crate::calls::{ApiVersionsCall, Call};
 use crate::deadline::Deadline;
@@ -34,6 +34,7 @@ pub(crate) struct Connection {
     transport: Box<dyn Transport>,
     last_correlation_id: i32,
     offered: BTreeMap<i16, Versions>,
+    last_used: Instant,
 }
 
 impl Connection {
@@ -62,6 +63,7 @@ impl Connection {
             transport,
             last_correlation_id: FIRST_CORRELATION_ID - 1,
             offered: BTreeMap::new(),
+            last_used: Instant::now(),
         };
         let answer = connection.ask_for_versions(ApiVersionsCall::VERSIONS.max, deadline).await?;
         if let Some(code) = ErrorCode::from_code(answer.error_code) {
@@ -114,7 +116,13 @@ impl Connection {
     ) -> Result<(i16, <C::Request as Request>::Response), Error> {
         let version = self.version_for::<C>()?;
         let frame = self.exchange(call, version, deadline).await?;
+        self.last_used = Instant::now();
         Ok((version, self.decode::<C>(frame, version)?))
+    }
+
+    /// When it last brought an answer.
+    pub(crate) fn last_used(&self) -> Instant {
+        self.last_used
     }
 
     /// The version in which `C` would be asked here.

@@ -24,6 +24,11 @@ impl Deadline {
         self.at.saturating_duration_since(Instant::now())
     }
 
+    /// The deadline of one part of a call: this long from now, and never later than the call's own.
+    pub(crate) fn no_longer_than(self, longest: Duration) -> Self {
+        Self::after(longest.min(self.left()))
+    }
+
     /// The deadline of one attempt out of `attempts` that are still possible: never later than the call's own, never longer
     /// than `longest`, and never more than an even share of the time that is left.
     pub(crate) fn for_one_of(self, attempts: usize, longest: Duration) -> Self {

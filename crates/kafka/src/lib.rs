@@ -21,7 +21,8 @@
 //!
 //! - **Every call ends.** One deadline ([`ClientConfig::request_timeout`]) covers name lookup, connecting, the TLS handshake,
 //!   negotiation, the
-//!   question, the answer and every reroute.
+//!   question, the answer and every reroute. Only what is asked about many topics is asked in several questions, each with a
+//!   deadline of its own and all with one that is longer.
 //! - **Nothing a peer sends can panic, hang or bloat the process.** Frames, lengths, counts and correlation ids are checked
 //!   before they are believed; what does not hold up is [`Error::Protocol`].
 //! - **A connection that misbehaved is never used again**, nor is one whose call was cancelled half-way.

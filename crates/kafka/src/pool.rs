@@ -1,10 +1,10 @@
 //! The connections of one client: at most one to each endpoint, opened when first needed, kept while they work.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kafka_protocol::protocol::Request;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
 use crate::calls::{ApiVersionsCall, Call, Context};
 use crate::connection::{Connection, timed_out};
@@ -83,10 +83,28 @@ impl Pool {
         ask_and_keep(slot, fresh, call, attempt.deadline).await
     }
 
+    /// Closes what was not used since then, and forgets places that are empty.
+    pub(crate) fn close_idle(&self, not_used_since: Instant) {
+        self.slots().retain(|_, slot| {
+            // Whoever is about to use it has a share of the place, or the lock.
+            let Some(slot) = Arc::get_mut(slot) else { return true };
+            slot.get_mut().take_if(|kept| kept.last_used() <= not_used_since);
+            slot.get_mut().is_some()
+        });
+    }
+
+    pub(crate) fn connections(&self) -> Vec<Instant> {
+        let used = |slot: &Arc<Slot>| slot.try_lock().ok()?.as_ref().map(Connection::last_used);
+        self.slots().values().filter_map(used).collect()
+    }
+
     fn slot(&self, endpoint: &Endpoint) -> Arc<Slot> {
+        Arc::clone(self.slots().entry(endpoint.clone()).or_default())
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<Endpoint, Arc<Slot>>> {
         // The map is whole between any two statements, so a panic elsewhere is no reason to give up on it.
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(slots.entry(endpoint.clone()).or_default())
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use karst_core::dynamic::{RunningSetting, Source};
 use karst_core::ids::{DirectoryId, NodeId};
 use karst_core::names::ClusterKey;
@@ -20,7 +21,13 @@ use karst_kafka::{
     ReplicaState,
 };
 
-use crate::clients::{Clients, Unable, own_hosts};
+use crate::clients::{Clients, PATIENCE, Unable, own_hosts};
+use crate::silences::{self, Whom};
+
+/// How long the few questions of one kind may take together. Each has a deadline of its own.
+const TOGETHER: Duration = PATIENCE.saturating_mul(2);
+/// How long it may take to tell of all partitions: of tens of thousands of topics in many questions.
+const ALL_PARTITIONS: Duration = Duration::from_secs(40);
 
 /// Why nobody is asked about partitions.
 const NOBODY_IS_CURRENT: &str = "no broker is known to have a current view of the metadata: only the leader of the quorum can tell which of them follow it";
@@ -77,66 +84,140 @@ impl Terms {
     }
 }
 
-/// Asks what is to be asked, and adds the answers to those there are.
+/// Asks what is to be asked, all at once, and adds the answers to those there are.
 pub(crate) async fn ask(
     clients: &Clients,
     terms: &Terms,
     world: &World,
     questions: &Questions,
+    silences: &silences::Questions<'_>,
     answers: &mut Answers,
 ) {
-    let launchers = launchers::ask(&questions.launchers);
-    let kafka = ask_kafka(clients, terms, world, questions, answers);
-    let (launchers, ()) = futures::join!(launchers, kafka);
+    let asker = Asker { clients, terms, world, questions, silences, foreign: Mutex::default() };
+    let (launchers, quorum, registered, partitions, of_brokers, of_controllers, log_dirs) = futures::join!(
+        launchers::ask(&questions.launchers, silences),
+        asker.quorum(),
+        asker.registered(),
+        asker.partitions(),
+        asker.settings_of_brokers(),
+        asker.settings_of_controllers(),
+        asker.log_dirs(),
+    );
     answers.launchers.extend(launchers);
+    answers.quorum = quorum.unwrap_or(std::mem::take(&mut answers.quorum));
+    answers.registered = registered.unwrap_or(std::mem::take(&mut answers.registered));
+    answers.partitions = partitions.unwrap_or(std::mem::take(&mut answers.partitions));
+    answers.settings.extend(of_brokers.into_iter().chain(of_controllers));
+    answers.log_dirs.extend(log_dirs);
+    answers.foreign_hosts.extend(asker.foreign.into_inner().unwrap_or_else(PoisonError::into_inner));
 }
 
-async fn ask_kafka(
-    clients: &Clients,
-    terms: &Terms,
-    world: &World,
-    questions: &Questions,
-    answers: &mut Answers,
-) {
-    let key = &world.key;
-    if !questions.quorum.is_empty() {
-        answers.quorum = match clients.controllers(world, &questions.quorum) {
-            Ok(admin) => {
-                let told = quorum(&admin, &own_hosts(world), &mut answers.foreign_hosts).await;
-                answer(told.map(|(view, missing)| terms.watched(key, view, missing)))
-            }
-            Err(unable) => Answer::Silent(unable.to_string()),
+/// What is asked in one round, of whom.
+struct Asker<'a> {
+    clients: &'a Clients,
+    terms: &'a Terms,
+    world: &'a World,
+    questions: &'a Questions,
+    silences: &'a silences::Questions<'a>,
+    /// Addresses that Kafka named, and that are not the cluster's.
+    foreign: Mutex<BTreeSet<String>>,
+}
+
+impl Asker<'_> {
+    async fn quorum(&self) -> Option<Answer<QuorumView>> {
+        let hosts = &self.questions.quorum;
+        if hosts.is_empty() {
+            return None;
+        }
+        let question = async {
+            let admin = match self.clients.controllers(self.world, hosts) {
+                Ok(admin) => admin,
+                Err(unable) => return Answer::Silent(unable.to_string()),
+            };
+            let mut foreign = BTreeSet::new();
+            let seen = quorum(&admin, &own_hosts(self.world), &mut foreign).await;
+            self.met(foreign);
+            answer(seen.map(|(view, missing)| self.terms.watched(&self.world.key, view, missing)))
         };
+        Some(self.silences.ask(Whom::Quorum, TOGETHER, question).await)
     }
-    if questions.registered {
-        answers.registered = match clients.brokers(world, &questions.brokers) {
-            Ok(admin) => answer(registered(&admin, &own_hosts(world), &mut answers.foreign_hosts).await),
-            Err(unable) => Answer::Silent(unable.to_string()),
+
+    async fn registered(&self) -> Option<Answer<Registered>> {
+        if !self.questions.registered {
+            return None;
+        }
+        let question = async {
+            let admin = match self.brokers() {
+                Ok(admin) => admin,
+                Err(unable) => return Answer::Silent(unable.to_string()),
+            };
+            let mut foreign = BTreeSet::new();
+            let seen = registered(&admin, &own_hosts(self.world), &mut foreign).await;
+            self.met(foreign);
+            answer(seen)
         };
+        Some(self.silences.ask(Whom::Brokers, TOGETHER, question).await)
     }
-    if !questions.partitions_of.is_empty() {
-        answers.partitions = partitions_of(clients, world, questions).await;
+
+    async fn partitions(&self) -> Option<Answer<Partitions>> {
+        if self.questions.partitions_of.is_empty() {
+            return None;
+        }
+        let question = partitions_of(self.clients, self.world, self.questions);
+        Some(self.ask_brokers(Whom::Partitions, ALL_PARTITIONS, question).await)
     }
-    let keys = &questions.settings;
-    if !questions.settings_of_brokers.is_empty() {
-        let admin = clients.brokers(world, &questions.brokers);
-        answers.settings.extend(settings(admin, &questions.settings_of_brokers, keys).await);
+
+    async fn settings_of_brokers(&self) -> Vec<(NodeId, Answer<Vec<RunningSetting>>)> {
+        let (nodes, keys) = (&self.questions.settings_of_brokers, &self.questions.settings);
+        join_all(nodes.iter().map(async |node| {
+            let question = async { settings(self.brokers(), *node, keys).await };
+            (*node, self.ask_brokers(Whom::BrokerSettings(*node), TOGETHER, question).await)
+        }))
+        .await
     }
-    if !questions.settings_of_controllers.is_empty() {
-        let admin = clients.controllers(world, &questions.controllers);
-        answers.settings.extend(settings(admin, &questions.settings_of_controllers, keys).await);
+
+    async fn settings_of_controllers(&self) -> Vec<(NodeId, Answer<Vec<RunningSetting>>)> {
+        let (nodes, keys) = (&self.questions.settings_of_controllers, &self.questions.settings);
+        join_all(nodes.iter().map(async |node| {
+            let admin = self.clients.controllers(self.world, &self.questions.controllers);
+            let question = async { settings(admin, *node, keys).await };
+            (*node, self.silences.ask(Whom::ControllerSettings(*node), TOGETHER, question).await)
+        }))
+        .await
     }
-    if !questions.log_dirs_of.is_empty() {
-        let nodes = questions.log_dirs_of.iter();
-        match clients.brokers(world, &questions.brokers) {
-            // Only a broker itself knows its directories. One that is silent says nothing about the others.
-            Ok(admin) => {
-                let asked = nodes.map(async |node| (*node, answer(log_dirs(&admin, *node).await)));
-                answers.log_dirs.extend(futures::future::join_all(asked).await);
-            }
-            Err(unable) => {
-                answers.log_dirs.extend(nodes.map(|node| (*node, Answer::Silent(unable.to_string()))));
-            }
+
+    /// Only a broker itself knows its directories. One that is silent says nothing about the others.
+    async fn log_dirs(&self) -> Vec<(NodeId, Answer<Vec<LogDirView>>)> {
+        join_all(self.questions.log_dirs_of.iter().map(async |node| {
+            let question = async {
+                match self.brokers() {
+                    Ok(admin) => answer(log_dirs(&admin, *node).await),
+                    Err(unable) => Answer::Silent(unable.to_string()),
+                }
+            };
+            (*node, self.ask_brokers(Whom::LogDirs(*node), TOGETHER, question).await)
+        }))
+        .await
+    }
+
+    fn met(&self, foreign: BTreeSet<String>) {
+        self.foreign.lock().unwrap_or_else(PoisonError::into_inner).extend(foreign);
+    }
+
+    fn brokers(&self) -> Result<Arc<Admin>, Unable> {
+        self.clients.brokers(self.world, &self.questions.brokers)
+    }
+
+    /// When no broker says who the brokers are, none of them says anything else.
+    async fn ask_brokers<T>(
+        &self,
+        whom: Whom,
+        patience: Duration,
+        question: impl Future<Output = Answer<T>>,
+    ) -> Answer<T> {
+        match self.silences.remembered(Whom::Brokers) {
+            Some(why) => Answer::Silent(why),
+            None => self.silences.ask(whom, patience, question).await,
         }
     }
 }
@@ -152,19 +233,15 @@ async fn partitions_of(clients: &Clients, world: &World, questions: &Questions) 
     }
 }
 
-/// What these nodes run with. Only a node itself knows that, so one that is silent says nothing about the others.
+/// What a node runs with. Only it itself knows.
 async fn settings(
     admin: Result<Arc<Admin>, Unable>,
-    nodes: &BTreeSet<NodeId>,
+    node: NodeId,
     keys: &[&str],
-) -> Vec<(NodeId, Answer<Vec<RunningSetting>>)> {
+) -> Answer<Vec<RunningSetting>> {
     match admin {
-        Ok(admin) => {
-            let asked =
-                nodes.iter().map(async |node| (*node, answer(node_settings(&admin, *node, keys).await)));
-            futures::future::join_all(asked).await
-        }
-        Err(unable) => nodes.iter().map(|node| (*node, Answer::Silent(unable.to_string()))).collect(),
+        Ok(admin) => answer(node_settings(&admin, node, keys).await),
+        Err(unable) => Answer::Silent(unable.to_string()),
     }
 }
 

@@ -21,9 +21,17 @@ use karst_kafka::{
     FeatureUpdate, Hosts, Identity, Intent, InvalidTls, Listener, NodeId, Refusal, Security, TlsConfig,
     UpdateKind,
 };
+use tokio::time::Instant;
 
 /// How long Kafka may take to answer. A pass does not wait longer: no answer is an answer too.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a connection is kept that nobody uses. A cluster is looked at every ten seconds, over few of its connections.
+const IDLE: Duration = Duration::from_secs(45);
+
+fn close(admins: &[Arc<Admin>], not_used_since: Instant) {
+    admins.iter().for_each(|admin| admin.close_idle(not_used_since));
+}
 
 /// Whom a client asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,12 +58,18 @@ pub(crate) enum Unable {
 }
 
 /// The clients. One is replaced when its hosts or its certificates change.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Clients {
     kept: Mutex<HashMap<(ClusterKey, Side), Kept>>,
+    /// How many connections there may be.
+    most: usize,
 }
 
 impl Clients {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { kept: Mutex::default(), most }
+    }
+
     /// A client that asks these controllers.
     pub(crate) fn controllers(&self, world: &World, hosts: &[String]) -> Result<Arc<Admin>, Unable> {
         self.get(world, Side::Controllers, hosts)
@@ -93,6 +107,23 @@ impl Clients {
             _ => self.controllers(world, &world.serving_controllers())?,
         };
         do_it(&admin, deed).await
+    }
+
+    /// Closes connections that were not used for a while; and more, those used longest ago first, when there are too many.
+    pub(crate) fn close_idle(&self) {
+        let admins: Vec<_> = {
+            let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.values().map(|known| Arc::clone(&known.admin)).collect()
+        };
+        let idle_since = Instant::now().checked_sub(IDLE);
+        idle_since.into_iter().for_each(|since| close(&admins, since));
+        let mut used: Vec<_> = admins.iter().flat_map(|admin| admin.connections()).collect();
+        if used.len() > self.most {
+            used.sort_unstable();
+            let last_to_go = used[used.len() - self.most - 1];
+            tracing::debug!(open = used.len(), most = self.most, "too many connections to Kafka");
+            close(&admins, last_to_go);
+        }
     }
 
     /// Closes the lines to a cluster that is gone.
@@ -154,6 +185,9 @@ pub(crate) enum Unchanged {
     /// It refused this.
     #[error("Kafka refused: {0}")]
     Refused(#[from] Refusal),
+    /// It took too long. It may have happened all the same.
+    #[error("Kafka did not say so within {} s", .0.as_secs())]
+    Late(Duration),
 }
 
 /// Does what was decided. That it was done before is success too: the decision came from what Kafka said.

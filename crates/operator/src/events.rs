@@ -1,5 +1,8 @@
 //! Kubernetes events: what happened to a cluster, in the same words as the log and the conditions.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::ObjectReference;
 use karst_api::Condition;
 use karst_core::certificates::Issue;
@@ -8,12 +11,17 @@ use karst_core::plan::Deed;
 use karst_core::rolling::Restart;
 use kube::Client;
 
+use crate::lease::Leadership;
 use crate::recorder::{Recorder, Weight};
+
+/// How long an event may take. It is worth less than what waits for it.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Publishes events. A failure to publish is logged and otherwise ignored.
 #[derive(Clone)]
 pub(crate) struct Events {
     recorder: Recorder,
+    leadership: Arc<Leadership>,
 }
 
 impl std::fmt::Debug for Events {
@@ -24,8 +32,8 @@ impl std::fmt::Debug for Events {
 
 impl Events {
     /// Events of this process.
-    pub(crate) fn new(client: Client, identity: Option<String>) -> Self {
-        Self { recorder: Recorder::new(client, identity) }
+    pub(crate) fn new(client: Client, identity: Option<String>, leadership: Arc<Leadership>) -> Self {
+        Self { recorder: Recorder::new(client, identity), leadership }
     }
 
     /// The cluster got its identity.
@@ -113,8 +121,11 @@ impl Events {
     }
 
     async fn publish(&self, resource: &ObjectReference, weight: Weight, reason: &str, note: &str) {
-        if let Err(error) = self.recorder.publish(resource, weight, reason, note).await {
-            tracing::warn!(%error, reason, "could not publish an event");
+        let Some(time) = self.leadership.time_for(DEADLINE) else { return };
+        match tokio::time::timeout(time, self.recorder.publish(resource, weight, reason, note)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, reason, "could not publish an event"),
+            Err(_) => tracing::warn!(reason, "could not publish an event: no answer from the API server"),
         }
     }
 }

@@ -19,10 +19,12 @@ pub(crate) enum Failure {
         source: Box<kube::Error>,
     },
     /// No answer in time.
-    #[error("{what}: no answer from the API server within {} s", DEADLINE.as_secs())]
+    #[error("{what}: no answer from the API server within {} s", after.as_secs())]
     Deadline {
         /// What was tried.
         what: String,
+        /// How long it could take.
+        after: Duration,
     },
     /// What was decided cannot be written as JSON.
     #[error("could not render {what}: {source}")]

@@ -29,6 +29,7 @@ use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
 
 use crate::failure::{DEADLINE, Failure};
+use crate::heartbeats::{Heartbeats, Part};
 use crate::index::{Index, Indexed};
 use crate::lease::Leadership;
 use crate::queue::Queue;
@@ -50,6 +51,7 @@ pub(crate) struct Hands {
     pub(crate) index: Arc<Index>,
     pub(crate) queue: Arc<Queue>,
     pub(crate) leadership: Arc<Leadership>,
+    pub(crate) heartbeats: Arc<Heartbeats>,
 }
 
 impl std::fmt::Debug for Hands {
@@ -59,19 +61,21 @@ impl std::fmt::Debug for Hands {
 }
 
 impl Hands {
-    /// One call, with a deadline, and only as the leader.
+    /// One call, only as the leader, and with a deadline before which nobody else can be that.
     pub(crate) async fn call<T>(
         &self,
         what: &str,
         call: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, Failure> {
-        if !self.leadership.holds() {
-            return Err(Failure::NotLeader);
-        }
-        match tokio::time::timeout(DEADLINE, call).await {
+        let Some(after) = self.leadership.time_for(DEADLINE) else { return Err(Failure::NotLeader) };
+        let outcome = tokio::time::timeout(after, call).await;
+        self.heartbeats.beat(Part::Work);
+        match outcome {
+            // The machine slept, and somebody else may lead.
+            _ if !self.leadership.is_exclusive() => Err(Failure::NotLeader),
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(source)) => Err(Failure::Api { what: what.to_owned(), source: Box::new(source) }),
-            Err(_) => Err(Failure::Deadline { what: what.to_owned() }),
+            Err(_) => Err(Failure::Deadline { what: what.to_owned(), after }),
         }
     }
 

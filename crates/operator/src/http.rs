@@ -1,23 +1,27 @@
-//! Health and metrics over HTTP.
+//! Health and metrics over HTTP, for whoever can reach the port: so nobody who can may harm the operator. Each connection has
+//! one question and little time for it, the oldest one goes when there are too many, and metrics are rendered once a second at
+//! the most.
 
-use std::convert::Infallible;
+mod server;
+
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use anyhow::Context;
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpListener;
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use tokio::time::Instant;
 
 use crate::ask::Terms;
+use crate::heartbeats::Heartbeats;
 use crate::index::Index;
 use crate::lease::Leadership;
 use crate::metrics::Metrics;
 use crate::queue::Queue;
 use crate::watch::Synced;
+
+/// For how long metrics are as good as new.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// What the answers are made from.
 #[derive(Debug)]
@@ -28,45 +32,86 @@ pub(crate) struct Health {
     pub(crate) leadership: Arc<Leadership>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) terms: Arc<Terms>,
+    pub(crate) heartbeats: Arc<Heartbeats>,
+    pub(crate) rendered: Rendered,
+}
+
+/// The metrics as they were rendered last.
+#[derive(Debug, Default)]
+pub(crate) struct Rendered(Mutex<Option<(Instant, Bytes)>>);
+
+impl Rendered {
+    fn get(&self, render: impl FnOnce() -> String) -> Bytes {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, text)) = last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+            return text.clone();
+        }
+        let text = Bytes::from(render());
+        *last = Some((Instant::now(), text.clone()));
+        text
+    }
 }
 
 impl Health {
-    fn answer(&self, path: &str) -> (StatusCode, String) {
+    fn answer(&self, path: &str) -> (StatusCode, Bytes) {
+        let say = |status, text: &'static str| (status, Bytes::from_static(text.as_bytes()));
         match path {
-            "/healthz" | "/healthy" => (StatusCode::OK, "alive\n".to_owned()),
-            "/readyz" | "/ready" if self.synced.is_done() => (StatusCode::OK, "ready\n".to_owned()),
-            "/readyz" | "/ready" => {
-                (StatusCode::SERVICE_UNAVAILABLE, "still reading the cluster\n".to_owned())
-            }
-            "/metrics" => {
-                (StatusCode::OK, self.metrics.render(&self.index, &self.queue, &self.leadership, &self.terms))
-            }
-            _ => (StatusCode::NOT_FOUND, "try /healthz, /readyz or /metrics\n".to_owned()),
+            "/healthz" | "/healthy" => match self.heartbeats.check() {
+                Ok(()) => say(StatusCode::OK, "alive\n"),
+                Err(still) => (StatusCode::SERVICE_UNAVAILABLE, Bytes::from(format!("{still}\n"))),
+            },
+            "/readyz" | "/ready" if self.synced.is_done() => say(StatusCode::OK, "ready\n"),
+            "/readyz" | "/ready" => say(StatusCode::SERVICE_UNAVAILABLE, "still reading the cluster\n"),
+            "/metrics" => (StatusCode::OK, self.rendered.get(|| self.render())),
+            _ => say(StatusCode::NOT_FOUND, "try /healthz, /readyz or /metrics\n"),
         }
+    }
+
+    fn render(&self) -> String {
+        self.metrics.render(&self.index, &self.queue, &self.leadership, &self.terms)
     }
 }
 
 /// Serves until the process ends.
 pub(crate) async fn serve(address: SocketAddr, health: Arc<Health>) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("cannot serve health and metrics on {address} (see --http-address)"))?;
-    loop {
-        let Ok((stream, _)) = listener.accept().await else { continue };
-        let health = Arc::clone(&health);
-        tokio::spawn(async move {
-            let service = service_fn(move |request: Request<Incoming>| {
-                let (status, text) = health.answer(request.uri().path());
-                let mut response = Response::new(Full::new(Bytes::from(text)));
-                *response.status_mut() = status;
-                async move { Ok::<_, Infallible>(response) }
+    let listeners = server::listen(address).await?;
+    server::serve(listeners, move |path| health.answer(path)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn metrics_are_rendered_once_a_second_however_often_somebody_asks() {
+        let (rendered, mut times) = (Rendered::default(), 0);
+        for _ in 0..20 {
+            rendered.get(|| {
+                times += 1;
+                times.to_string()
             });
-            if let Err(error) = hyper::server::conn::http1::Builder::new()
-                .serve_connection(TokioIo::new(stream), service)
-                .await
-            {
-                tracing::debug!(%error, "a health connection ended early");
-            }
-        });
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+        assert_eq!(times, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_of_which_a_part_stands_still_is_not_alive() {
+        let health = Health {
+            synced: Arc::default(),
+            index: Arc::default(),
+            queue: Arc::default(),
+            leadership: Arc::new(Leadership::always()),
+            metrics: Arc::new(Metrics::new()),
+            terms: Arc::default(),
+            heartbeats: Arc::default(),
+            rendered: Rendered::default(),
+        };
+        assert_eq!(health.answer("/healthz").0, StatusCode::OK);
+        health.heartbeats.beat(crate::heartbeats::Part::Lease);
+        tokio::time::advance(Duration::from_secs(61)).await;
+        let (status, text) = health.answer("/healthz");
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(text, "the renewal of the lease has not gone on for 61 s\n");
     }
 }

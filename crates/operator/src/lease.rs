@@ -2,8 +2,13 @@
 //!
 //! Whether a lease has run out is judged by how long *this* process has seen it unchanged, never by comparing
 //! clocks of different machines.
+//!
+//! Whoever holds it counts from when it *asked* to renew it, and begins no call that could last longer than the lease; whoever
+//! waits for it counts from when it *saw* it, which is later. So the calls of one have ended before the other begins.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+mod leadership;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -15,52 +20,38 @@ use kube::{Api, Client};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::heartbeats::{Heartbeats, Part};
 use crate::settings::LeaseSettings;
 
-/// Whether this process may act, as a time until which it may.
-#[derive(Debug)]
-pub(crate) struct Leadership {
-    start: Instant,
-    until_ms: AtomicU64,
-}
+pub(crate) use leadership::Leadership;
 
-impl Leadership {
-    /// Not the leader yet.
-    pub(crate) fn none() -> Self {
-        Self { start: Instant::now(), until_ms: AtomicU64::new(0) }
-    }
+/// How long one look at the lease may take, reading and writing.
+const ATTEMPT: Duration = Duration::from_secs(5);
 
-    /// The only replica there is.
-    pub(crate) fn always() -> Self {
-        Self { start: Instant::now(), until_ms: AtomicU64::new(u64::MAX) }
-    }
-
-    /// May this process act now?
-    pub(crate) fn holds(&self) -> bool {
-        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        now < self.until_ms.load(Ordering::Acquire)
-    }
-
-    fn extend(&self, until: Instant) {
-        let until = u64::try_from(until.duration_since(self.start).as_millis()).unwrap_or(u64::MAX);
-        self.until_ms.store(until, Ordering::Release);
-    }
-
-    fn end(&self) {
-        self.until_ms.store(0, Ordering::Release);
-    }
-}
-
-/// What was last seen of the lease, and since when it has looked like that.
+/// What was last seen of the lease of another, and since when it has looked like that.
 struct Observed {
     version: Option<String>,
     since: Instant,
+}
+
+/// What came of an attempt to hold the lease.
+#[derive(Debug, PartialEq, Eq)]
+enum Attempt {
+    /// It is ours.
+    Ours,
+    /// It is this one's.
+    Others(String),
+    /// It was written by somebody meanwhile. Only another look can tell by whom.
+    Disturbed,
 }
 
 /// One replica's side of the election.
 pub(crate) struct Election {
     api: Api<Lease>,
     settings: LeaseSettings,
+    heartbeats: Arc<Heartbeats>,
+    /// Our own lease, as we wrote it last.
+    held: Option<Lease>,
     observed: Option<Observed>,
 }
 
@@ -72,101 +63,141 @@ impl std::fmt::Debug for Election {
 
 impl Election {
     /// `client` must not retry by itself: a late success is worse than a failure here.
-    pub(crate) fn new(client: Client, settings: LeaseSettings) -> Self {
+    pub(crate) fn new(client: Client, settings: LeaseSettings, heartbeats: Arc<Heartbeats>) -> Self {
         let api = match &settings.namespace {
             Some(namespace) => Api::namespaced(client, namespace),
             None => Api::default_namespaced(client),
         };
-        Self { api, settings, observed: None }
+        Self { api, settings, heartbeats, held: None, observed: None }
     }
 
     /// Waits until this process leads.
     pub(crate) async fn win(&mut self, leadership: &Leadership) {
         loop {
-            let asked = Instant::now();
-            match self.attempt().await {
-                Ok(true) => {
-                    leadership.extend(asked + self.settings.renew_deadline);
+            self.heartbeats.beat(Part::Lease);
+            let asked = leadership.now();
+            match in_time(self.take()).await {
+                Ok(Attempt::Ours) => {
+                    leadership.extend(asked, &self.settings);
                     return;
                 }
-                Ok(false) => {}
+                Ok(Attempt::Others(_) | Attempt::Disturbed) => {}
                 Err(error) => tracing::warn!(%error, "could not look at the lease '{}'", self.settings.name),
             }
-            tokio::time::sleep(self.settings.retry_period).await;
+            tokio::time::sleep(self.settings.look_period()).await;
         }
     }
 
-    /// Keeps the lease until `stop`, then gives it back. Ends with an error when it was lost.
+    /// Keeps the lease until `stop`. Ends with an error when it was lost.
     pub(crate) async fn keep(
         &mut self,
         leadership: &Leadership,
         stop: &CancellationToken,
     ) -> anyhow::Result<()> {
-        let mut renewed = Instant::now();
+        let mut pause = self.settings.renew_period();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return Ok(()),
-                () = tokio::time::sleep(self.settings.retry_period) => {}
+                () = tokio::time::sleep(pause) => {}
             }
-            let asked = Instant::now();
-            match self.attempt().await {
-                Ok(true) => {
-                    renewed = asked;
-                    leadership.extend(asked + self.settings.renew_deadline);
+            self.heartbeats.beat(Part::Lease);
+            let asked = leadership.now();
+            let why = match in_time(self.renew()).await {
+                Ok(Attempt::Ours) => {
+                    leadership.extend(asked, &self.settings);
+                    pause = self.settings.renew_period();
+                    continue;
                 }
-                Ok(false) => {
+                Ok(Attempt::Others(other)) => {
                     leadership.end();
-                    bail!("another replica took the lease '{}'", self.settings.name);
+                    bail!("{other} took the lease '{}'", self.settings.name);
                 }
-                Err(error) if renewed.elapsed() < self.settings.renew_deadline => {
-                    tracing::warn!(%error, "could not renew the lease, trying again");
-                }
-                Err(error) => {
-                    leadership.end();
-                    bail!("could not renew the lease '{}' in time: {error}", self.settings.name);
-                }
+                Ok(Attempt::Disturbed) => anyhow::anyhow!("somebody else writes it at the same time"),
+                Err(error) => error,
+            };
+            if !leadership.holds() {
+                leadership.end();
+                bail!("could not renew the lease '{}' in time: {why}", self.settings.name);
             }
+            tracing::warn!(error = %why, "could not renew the lease, trying again");
+            pause = self.settings.retry_period;
         }
     }
 
-    /// Gives the lease back, so that another replica need not wait for it to run out.
+    /// Gives the lease back, so that another replica need not wait for it to run out. Nothing may be under way any more that
+    /// relies on it.
     pub(crate) async fn release(&mut self, leadership: &Leadership) {
         leadership.end();
-        let released = async {
-            let mut lease = self.api.get(&self.settings.name).await?;
-            let spec = lease.spec.get_or_insert_default();
-            if spec.holder_identity.as_deref() == Some(&self.settings.identity) {
-                spec.holder_identity = None;
-                self.api.replace(&self.settings.name, &PostParams::default(), &lease).await?;
+        match in_time(self.give_back()).await {
+            Ok(()) => tracing::info!("gave the lease back"),
+            Err(error) => tracing::warn!(%error, "could not give the lease back; it runs out by itself"),
+        }
+    }
+
+    async fn give_back(&mut self) -> Result<(), kube::Error> {
+        let mut lease = self.api.get(&self.settings.name).await?;
+        let spec = lease.spec.get_or_insert_default();
+        if spec.holder_identity.as_deref() == Some(&self.settings.identity) {
+            spec.holder_identity = None;
+            self.api.replace(&self.settings.name, &PostParams::default(), &lease).await?;
+        }
+        Ok(())
+    }
+
+    /// Renews the lease by one request, as long as nobody else touches it. Whoever does has not taken it yet: who holds it is
+    /// read then, and only if that is another it is lost.
+    async fn renew(&mut self) -> Result<Attempt, kube::Error> {
+        if let Some(held) = self.held.clone() {
+            match self.write(self.taken(held)).await? {
+                Attempt::Ours => return Ok(Attempt::Ours),
+                // An earlier request of ours may have arrived after all.
+                _ => self.held = None,
             }
-            Ok::<_, kube::Error>(())
-        };
-        match tokio::time::timeout(self.settings.retry_period, released).await {
-            Ok(Ok(())) => tracing::info!("gave the lease back"),
-            Ok(Err(error)) => tracing::warn!(%error, "could not give the lease back; it runs out by itself"),
-            Err(_) => tracing::warn!("giving the lease back took too long; it runs out by itself"),
+        }
+        let Some(found) = self.api.get_opt(&self.settings.name).await? else { return self.create().await };
+        match holder(&found) {
+            other if !other.is_empty() && other != self.settings.identity => {
+                Ok(Attempt::Others(other.to_owned()))
+            }
+            _ => self.write(self.taken(found)).await,
         }
     }
 
-    /// Takes or renews the lease, if it is ours to take.
-    async fn attempt(&mut self) -> anyhow::Result<bool> {
-        let deadline = self.settings.renew_deadline / 2;
-        Ok(tokio::time::timeout(deadline, self.try_attempt()).await??)
-    }
-
-    async fn try_attempt(&mut self) -> Result<bool, kube::Error> {
-        let Some(found) = self.api.get_opt(&self.settings.name).await? else {
-            return conflict_is_no(self.api.create(&PostParams::default(), &self.new_lease()).await);
-        };
+    /// Takes the lease, if it is ours to take.
+    async fn take(&mut self) -> Result<Attempt, kube::Error> {
+        let Some(found) = self.api.get_opt(&self.settings.name).await? else { return self.create().await };
         if !self.may_take(&found) {
-            return Ok(false);
+            return Ok(Attempt::Others(holder(&found).to_owned()));
         }
-        let taken = self.taken(found);
-        conflict_is_no(self.api.replace(&self.settings.name, &PostParams::default(), &taken).await)
+        self.write(self.taken(found)).await
+    }
+
+    async fn create(&mut self) -> Result<Attempt, kube::Error> {
+        let new = self.new_lease();
+        let created = self.api.create(&PostParams::default(), &new).await;
+        self.keep_what_was_written(created)
+    }
+
+    /// Writes the lease in place of the one that was read.
+    async fn write(&mut self, lease: Lease) -> Result<Attempt, kube::Error> {
+        let written = self.api.replace(&self.settings.name, &PostParams::default(), &lease).await;
+        self.keep_what_was_written(written)
+    }
+
+    fn keep_what_was_written(&mut self, written: Result<Lease, kube::Error>) -> Result<Attempt, kube::Error> {
+        match written {
+            Ok(lease) => {
+                self.held = Some(lease);
+                Ok(Attempt::Ours)
+            }
+            // Somebody else was faster, or removed it: that is an answer, not a failure.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(Attempt::Disturbed),
+            Err(error) => Err(error),
+        }
     }
 
     fn may_take(&mut self, found: &Lease) -> bool {
-        let holder = found.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
+        let holder = holder(found);
         if holder.is_empty() || holder == self.settings.identity {
             return true;
         }
@@ -204,16 +235,22 @@ impl Election {
     }
 }
 
+/// Who holds it; nobody, when empty.
+fn holder(lease: &Lease) -> &str {
+    lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
+}
+
 fn duration_of(lease: &Lease) -> Option<Duration> {
     let seconds = lease.spec.as_ref()?.lease_duration_seconds?;
     u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
-/// Somebody else was faster: that is an answer, not a failure.
-fn conflict_is_no(result: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
-    match result {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
-        Err(error) => Err(error),
+async fn in_time<T>(attempt: impl Future<Output = Result<T, kube::Error>>) -> anyhow::Result<T> {
+    match tokio::time::timeout(ATTEMPT, attempt).await {
+        Ok(outcome) => Ok(outcome?),
+        Err(_) => bail!("no answer from the API server within {} s", ATTEMPT.as_secs()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,13 +8,16 @@ mod events;
 mod failure;
 mod gates;
 mod hands;
+mod heartbeats;
 mod http;
 mod index;
 mod keys;
 mod lease;
 mod machines;
 mod metrics;
+mod panics;
 mod pass;
+mod places;
 mod queue;
 mod recorder;
 mod references;
@@ -22,13 +25,14 @@ mod refusals;
 mod rendered;
 mod run;
 mod settings;
+mod silences;
 mod slots;
 mod texts;
 mod troubles;
 mod unreadable;
 mod views;
-mod waits;
 mod watch;
+mod workers;
 
 use std::io::IsTerminal;
 
@@ -42,6 +46,7 @@ use crate::settings::{Args, LogFormat};
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     start_log(args.log_format, &args.log_level)?;
+    panics::end_the_process_unless_contained();
     let settings = args.check()?;
     // One thread: a pass computes for microseconds and otherwise waits for answers.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -1,7 +1,8 @@
 //! Metrics, under the names that dashboards for Strimzi look for where they mean the same.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -116,6 +117,7 @@ pub(crate) struct Metrics {
     passes: Family<Labels, Counter>,
     failed: Family<Labels, Counter>,
     successful: Family<Labels, Counter>,
+    panics: Family<Labels, Counter>,
     durations: Family<Labels, Histogram, fn() -> Histogram>,
     resources: Family<Labels, Gauge>,
     unreadable: Family<Labels, Gauge>,
@@ -123,6 +125,8 @@ pub(crate) struct Metrics {
     certificates: Family<CertificateLabels, Gauge>,
     queued: Gauge,
     leader: Gauge,
+    /// What was counted of, to be able to forget it.
+    counted: Mutex<HashSet<Labels>>,
 }
 
 impl Metrics {
@@ -131,6 +135,7 @@ impl Metrics {
         let passes = Family::default();
         let failed = Family::default();
         let successful = Family::default();
+        let panics = Family::default();
         let durations = Family::new_with_constructor(durations as fn() -> Histogram);
         let (resources, unreadable) = (Family::default(), Family::default());
         let certificates = Family::default();
@@ -146,6 +151,7 @@ impl Metrics {
             "Passes that did all they could",
             successful.clone(),
         );
+        registry.register("karst_panics", "Passes that ended in an internal error", panics.clone());
         registry.register(
             "strimzi_reconciliations_duration_seconds",
             "How long passes take",
@@ -171,6 +177,7 @@ impl Metrics {
             passes,
             failed,
             successful,
+            panics,
             durations,
             resources,
             unreadable,
@@ -178,18 +185,49 @@ impl Metrics {
             certificates,
             queued,
             leader,
+            counted: Mutex::default(),
         }
     }
 
     /// Counts a piece of work.
-    pub(crate) fn count(&self, work: &Work, outcome: Outcome, took: Duration) {
+    pub(crate) fn count(&self, work: &Work, outcome: &Outcome, took: Duration) {
         let labels = Labels::of(work);
         self.passes.get_or_create(&labels).inc();
         match outcome {
-            Outcome::Failed => self.failed.get_or_create(&labels).inc(),
-            Outcome::Done { .. } | Outcome::Changed => self.successful.get_or_create(&labels).inc(),
-        };
+            Outcome::Done { .. } | Outcome::Changed { .. } => {
+                self.successful.get_or_create(&labels).inc();
+            }
+            Outcome::Failed { .. } => {
+                self.failed.get_or_create(&labels).inc();
+            }
+            Outcome::Panicked { .. } => {
+                self.failed.get_or_create(&labels).inc();
+                self.panics.get_or_create(&labels).inc();
+            }
+        }
         self.durations.get_or_create(&labels).observe(took.as_secs_f64());
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner).insert(labels);
+    }
+
+    /// Forgets namespaces that have no clusters any more: they come and go, and their names never come back.
+    pub(crate) fn forget_all_but(&self, namespaces: &HashSet<String>) {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.retain(|labels| {
+            let stays = namespaces.contains(&labels.namespace);
+            if !stays {
+                for counters in [&self.passes, &self.failed, &self.successful, &self.panics] {
+                    counters.remove(labels);
+                }
+                self.durations.remove(labels);
+            }
+            stays
+        });
+    }
+
+    /// How many passes like this one panicked.
+    #[cfg(test)]
+    pub(crate) fn panics(&self, like: &Work) -> u64 {
+        self.panics.get_or_create(&Labels::of(like)).get()
     }
 
     /// The text that Prometheus reads.
@@ -228,5 +266,43 @@ impl Metrics {
             Ok(()) => text,
             Err(error) => format!("# could not render the metrics: {error}\n"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use karst_core::names::ClusterKey;
+
+    use super::*;
+
+    #[test]
+    fn a_namespace_without_clusters_leaves_nothing_behind() {
+        let metrics = Metrics::new();
+        let pass = |namespace: &str, outcome: &Outcome| {
+            let key = ClusterKey { namespace: namespace.to_owned(), name: "c".to_owned() };
+            let set = Work::PodSet { cluster: key.clone(), name: "c-brokers".to_owned() };
+            for work in [Work::Cluster(key), set] {
+                metrics.count(&work, outcome, Duration::from_millis(1));
+            }
+        };
+        let outcomes = [
+            Outcome::Done { look_again: None },
+            Outcome::Failed { why: "x".to_owned() },
+            Outcome::Panicked { why: "x".to_owned() },
+        ];
+        for outcome in &outcomes {
+            pass("stays", outcome);
+            pass("goes", outcome);
+        }
+        let text = || {
+            let mut text = String::new();
+            encode(&mut text, &metrics.registry).unwrap();
+            text
+        };
+        assert!(text().contains("goes"));
+        metrics.forget_all_but(&HashSet::from(["stays".to_owned()]));
+        assert!(!text().contains("goes"), "{}", text());
+        assert!(text().contains(r#"karst_panics_total{kind="Kafka",namespace="stays"} 1"#), "{}", text());
+        assert!(metrics.counted.lock().unwrap().len() == 2);
     }
 }

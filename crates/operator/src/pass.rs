@@ -10,6 +10,7 @@ use karst_api::{Condition, Kafka, KafkaNodePool};
 use karst_core::certificates::Issue;
 use karst_core::claims::Growth;
 use karst_core::ids::Entropy;
+use karst_core::internal_error;
 use karst_core::listeners;
 use karst_core::names::ClusterKey;
 use karst_core::notice::IDS_IGNORED;
@@ -28,30 +29,28 @@ use serde_json::Value;
 
 use crate::ask::{self, Terms};
 use crate::checked::Checked;
-use crate::clients::Clients;
+use crate::clients::{Clients, Unchanged};
 use crate::events::Events;
-use crate::failure::Failure;
+use crate::failure::{DEADLINE, Failure};
 use crate::hands::Hands;
 use crate::index::{PodSetSnapshot, Snapshot};
+use crate::panics::Panicked;
+use crate::places::{Place, Room};
 use crate::queue::{Outcome, Work};
 use crate::references::References;
 use crate::refusals::{Refusals, is_current, next_try};
 use crate::rendered::RenderedSets;
+use crate::silences::{Insistence, Silences};
 use crate::slots::Slots;
 use crate::troubles::Troubles;
 use crate::views::SecretWire;
-use crate::waits::Waits;
+use crate::workers::Job;
 
 /// How often one pass decides anew after it made something durable or asked. Four rounds make a cluster; many more mean
 /// that somebody else writes at the same time.
 const ROUNDS: usize = 8;
-/// How soon to look again when the world changed under a decision.
-const CHANGED: Duration = Duration::from_millis(100);
-
 /// How soon to look again whether ConfigMaps that a cluster refers to were read.
 const UNREAD: Duration = Duration::from_secs(5);
-/// How soon to look again whether other clusters are done with their restarts.
-const SLOT: Duration = Duration::from_secs(2);
 /// Who asked for something that was refused, besides pod sets.
 const OBJECTS: &str = "objects";
 const CERTIFICATES: &str = "certificates";
@@ -66,17 +65,23 @@ enum Grown {
     Refused,
 }
 
+/// What is to be done, by what is true: [`plan::plan`], but for tests.
+pub(crate) type Decide = fn(&World) -> Result<Plan, serde_json::Error>;
+
 /// Carries out passes.
 #[derive(Debug)]
 pub(crate) struct Passes {
+    pub(crate) decide: Decide,
     pub(crate) hands: Hands,
     pub(crate) events: Events,
     pub(crate) config_maps: References<ConfigMap>,
-    pub(crate) clients: Clients,
+    pub(crate) clients: Arc<Clients>,
     pub(crate) slots: Slots,
+    pub(crate) silences: Silences,
+    /// Pod sets whose work panicked, and where.
+    pub(crate) panics: Refusals<Panicked>,
     pub(crate) terms: Arc<Terms>,
     pub(crate) troubles: Troubles,
-    pub(crate) waits: Waits,
     /// Claims that would not grow.
     pub(crate) growths: Refusals<RefusedGrowth>,
     /// Objects of others in place of those of clusters, by kind and name.
@@ -98,8 +103,8 @@ pub(crate) struct Passes {
 
 impl Passes {
     /// A pass of a cluster.
-    pub(crate) async fn cluster(&self, key: &ClusterKey) -> Outcome {
-        let mut answers = Answers::default();
+    pub(crate) async fn cluster(&self, key: &ClusterKey, place: &Place) -> Outcome {
+        let mut asking = Asking::default();
         let (mut troubled, mut outcome_of_certificates) = (false, None);
         for _ in 0..ROUNDS {
             let snapshot = self.hands.index.snapshot(key);
@@ -108,34 +113,23 @@ impl Passes {
             }
             self.unreadable.forget_cluster(key);
             let Some(kafka) = snapshot.kafka.clone() else {
-                self.clients.forget(key);
-                self.slots.release(key);
-                self.terms.forget(key);
-                self.config_maps.forget(key);
-                self.troubles.forget(key);
-                self.growths.forget_cluster(key);
-                self.refusals.forget_cluster(key);
-                self.strangers.forget_cluster(key);
-                self.checked.forget(key);
-                self.rendered.forget(key);
-                self.doors.forget_cluster(key);
-                self.named_secrets.forget(key);
+                self.forget(key);
                 return self.pools_without_kafka(key, &snapshot).await;
             };
-            let Some(entropy) = entropy() else { return Outcome::Failed };
+            let Some(entropy) = entropy() else { return failed_by("the kernel gives no randomness") };
             let names = references::config_maps(&kafka);
             let references = self.config_maps.of(key, &names);
             if references.len() < names.len() {
                 // They are being looked for, and bring us back.
                 return Outcome::Done { look_again: Some(UNREAD) };
             }
-            let mut world = self.world(key, kafka, snapshot, answers.clone(), entropy);
+            let mut world = self.world(key, kafka, snapshot, asking.answers.clone(), entropy);
             world.references = references;
-            let plan = match plan::plan(&world) {
+            let plan = match (self.decide)(&world) {
                 Ok(plan) => plan,
                 Err(error) => {
                     tracing::error!(cluster = %key, %error, "could not render the cluster's objects");
-                    return Outcome::Failed;
+                    return failed_by(&format!("could not render the cluster's objects: {error}"));
                 }
             };
             if let Some(rendered) = &plan.rendered {
@@ -152,21 +146,72 @@ impl Passes {
                 continue;
             }
             if !plan.questions.is_empty() {
-                let asked = ask::ask(&self.clients, &self.terms, &world, &plan.questions, &mut answers);
-                let (machines, ()) = futures::join!(self.hands.racks(&plan.questions.machines), asked);
-                answers.machines.extend(machines);
+                self.ask(&world, &plan, &mut asking, place).await;
+                continue;
+            }
+            // Who was silent a while ago may have come back, and lack what a restart would take away.
+            if plan.relies_on_pods() && asking.insist() {
                 continue;
             }
             if plan.facts.is_empty() {
                 let outcome = self.act(&world, plan).await;
-                return outcome_of_certificates.unwrap_or(outcome);
+                return outcome_of_certificates.unwrap_or_else(|| self.not_before_asked_again(key, outcome));
             }
             match self.make_durable(&world, plan).await {
                 Ok(()) => {}
                 Err(failure) => return self.failed(key, &[failure]),
             }
         }
-        Outcome::Changed
+        changed("each decision of this pass made another one necessary")
+    }
+
+    /// The cluster is gone.
+    fn forget(&self, key: &ClusterKey) {
+        self.clients.forget(key);
+        self.release_slot(key);
+        self.silences.forget(key);
+        self.terms.forget(key);
+        self.config_maps.forget(key);
+        self.troubles.forget(key);
+        self.panics.forget_cluster(key);
+        self.growths.forget_cluster(key);
+        self.refusals.forget_cluster(key);
+        self.strangers.forget_cluster(key);
+        self.checked.forget(key);
+        self.rendered.forget(key);
+        self.doors.forget_cluster(key);
+        self.named_secrets.forget(key);
+    }
+
+    /// Asks what the plan is to know. Meanwhile others work in its place.
+    async fn ask(&self, world: &World, plan: &Plan, asking: &mut Asking, place: &Place) {
+        let hangs = self.silences.hangs(&world.key);
+        let room = match asking.insists {
+            true => place.room_whatever_it_takes().await,
+            false => place.room(hangs).await,
+        };
+        let insistence = match (&room, asking.insists) {
+            (_, true) => Insistence::Full,
+            (Room::Free(_), false) => Insistence::Patient,
+            (Room::Full, false) => Insistence::None,
+        };
+        let silences = self.silences.questions(world, insistence);
+        let questions = &plan.questions;
+        let kafka = ask::ask(&self.clients, &self.terms, world, questions, &silences, &mut asking.answers);
+        let all = async { futures::join!(self.hands.racks(&questions.machines), kafka) };
+        let (machines, ()) = place.aside(room, all).await;
+        asking.answers.machines.extend(machines);
+        asking.from_memory |= silences.are_from_memory();
+    }
+
+    /// While it is known what will be said, there is no use in looking every second.
+    fn not_before_asked_again(&self, key: &ClusterKey, outcome: Outcome) -> Outcome {
+        match (outcome, self.silences.pause(key)) {
+            (Outcome::Done { look_again: Some(soon) }, Some(pause)) => {
+                Outcome::Done { look_again: Some(soon.max(pause)) }
+            }
+            (outcome, _) => outcome,
+        }
     }
 
     fn world(
@@ -265,7 +310,7 @@ impl Passes {
         if unwritten.is_empty() {
             met.iter().for_each(|object| self.strangers.forget(key, object));
         }
-        let has_strangers = self.meet_strangers(key, &unwritten);
+        let mut has_news = self.meet_strangers(key, &unwritten);
         // What is somebody else's waits, and nothing else does.
         failures.extend(unwritten.into_iter().filter(|failure| !failure.is_foreign()));
         for (service, outcome) in self.hands.write_each(world, std::mem::take(&mut plan.services)).await {
@@ -281,8 +326,7 @@ impl Passes {
                     let asked = listeners::services::asked(service.meta()).map(str::to_owned);
                     let refused = RefusedService { asked, why: failure.words(), until: next_try() };
                     self.doors.remember(key, name, refused);
-                    // To be told in the next pass.
-                    plan.look_again = Some(CHANGED);
+                    has_news = true;
                 }
                 Err(failure) => failures.push(failure),
             }
@@ -290,8 +334,7 @@ impl Passes {
         for growth in &plan.growths {
             match self.grow(key, growth).await {
                 Ok(Grown::Asked) => {}
-                // To be told in the next pass.
-                Ok(Grown::Refused) => plan.look_again = Some(CHANGED),
+                Ok(Grown::Refused) => has_news = true,
                 Err(failure) => failures.push(failure),
             }
         }
@@ -308,17 +351,12 @@ impl Passes {
         for racked in &plan.racked {
             failures.extend(self.hands.tell_rack(key, racked).await.err());
         }
-        let mut look_again = plan.look_again;
-        if plan.restarts.is_empty() && plan.progress.as_ref().is_some_and(Progress::has_all_pods) {
-            self.slots.release(key);
-        }
-        let admitted = self.slots.admitted(world, &plan.restarts);
-        for restart in &admitted {
+        let admission = self.slots.admit(world, &plan.restarts, plan.progress.as_ref());
+        self.wake(admission.woken);
+        for restart in &admission.admitted {
             failures.extend(self.restart(world, restart).await.err());
         }
-        if admitted.len() < plan.restarts.len() {
-            look_again = look_again.into_iter().chain([SLOT]).min();
-        }
+        let look_again = plan.look_again.into_iter().chain(admission.look_again).min();
         self.checked.remember(key, std::mem::take(&mut plan.checked_settings));
         for deed in &plan.deeds {
             failures.extend(self.ask_kafka_to(world, deed).await.err());
@@ -327,6 +365,10 @@ impl Passes {
             failures.extend(self.hands.forget_annotation(world, annotation).await.err());
         }
         failures.extend(self.report_pools(key, &world.pools, &plan.pool_statuses).await);
+        if let Some(panicked) = self.panics.of(key).values().next() {
+            // Some of its pods are not kept, whatever the rest is like.
+            plan.status = internal_error::status(&world.kafka, &panicked.to_string(), world.now);
+        }
         if let Some(status) = &plan.status {
             let uid = world.kafka.metadata.uid.as_deref();
             match self.hands.write_status::<Kafka>(key, &key.name, uid, status).await {
@@ -338,15 +380,27 @@ impl Passes {
                 Err(failure) => failures.push(failure),
             }
         }
-        let mut has_news = self.remember_refusals(key, OBJECTS, &failures) || has_strangers;
+        has_news |= self.remember_refusals(key, OBJECTS, &failures);
         if plan.certificates.is_empty() {
             has_news |= self.remember_refusals(key, CERTIFICATES, &[]);
         }
-        if has_news {
-            // To be told in the next pass, or no longer.
-            look_again = Some(CHANGED);
+        match failures.is_empty() {
+            true if has_news => {
+                let why = "there is something new to tell, or something to be told no longer".to_owned();
+                Outcome::Changed { why, look_again }
+            }
+            true => Outcome::Done { look_again },
+            false => self.failed(key, &failures),
         }
-        if failures.is_empty() { Outcome::Done { look_again } } else { self.failed(key, &failures) }
+    }
+
+    /// Lets clusters go on that were given a slot.
+    fn wake(&self, clusters: Vec<ClusterKey>) {
+        self.hands.queue.push(clusters.into_iter().map(Work::Cluster));
+    }
+
+    fn release_slot(&self, key: &ClusterKey) {
+        self.wake(self.slots.release(key));
     }
 
     /// Remembers objects of others that were met in place of the cluster's. Were there any?
@@ -413,16 +467,15 @@ impl Passes {
     /// Lets Kafka do something. What became of it is seen when it is asked again: a failure is only remembered, so that it
     /// is told and does not repeat itself at once.
     async fn ask_kafka_to(&self, world: &World, deed: &Deed) -> Result<(), Failure> {
-        if !self.hands.leadership.holds() {
-            return Err(Failure::NotLeader);
-        }
         let key = &world.key;
         self.hands.wishes_are_as_seen(world).await?;
+        let Some(time) = self.hands.leadership.time_for(DEADLINE) else { return Err(Failure::NotLeader) };
         if matches!(deed, Deed::Configure(_)) {
             // Before it is told: without an answer it may have happened all the same.
             self.checked.forget(key);
         }
-        if let Err(error) = self.clients.do_it(world, deed).await {
+        let done = tokio::time::timeout(time, self.clients.do_it(world, deed)).await;
+        if let Err(error) = done.unwrap_or(Err(Unchanged::Late(time))) {
             tracing::warn!(cluster = %key, ?deed, %error, "Kafka did not do it");
             self.troubles.remember(key, deed, &error);
             return Ok(());
@@ -452,11 +505,6 @@ impl Passes {
     }
 
     pub(crate) fn failed(&self, key: &ClusterKey, failures: &[Failure]) -> Outcome {
-        self.failed_at(&Work::Cluster(key.clone()), failures)
-    }
-
-    fn failed_at(&self, work: &Work, failures: &[Failure]) -> Outcome {
-        let key = work.cluster();
         if failures.iter().all(Failure::is_namespace_going) {
             tracing::debug!(cluster = %key, "the namespace is being deleted");
             return Outcome::Done { look_again: None };
@@ -465,17 +513,12 @@ impl Passes {
             for failure in failures {
                 tracing::debug!(cluster = %key, %failure, "the world changed under the decision; deciding anew");
             }
-            if let Some(waited) = self.waits.goes_on(work) {
-                let why = failures.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-                tracing::warn!(cluster = %key, seconds = waited.as_secs(),
-                    "waiting, because what is there is not what was decided for: {why}");
-            }
-            return Outcome::Changed;
+            return changed(&in_words(failures));
         }
         for failure in failures {
             tracing::warn!(cluster = %key, %failure, "will be tried again");
         }
-        Outcome::Failed
+        failed_by(&in_words(failures))
     }
 
     /// Logs and publishes what is new in a status.
@@ -534,7 +577,7 @@ impl Passes {
             Ok(statuses) => statuses,
             Err(error) => {
                 tracing::error!(cluster = %key, %error, "could not render the status of a pool");
-                return Outcome::Failed;
+                return failed_by(&format!("could not render the status of a pool: {error}"));
             }
         };
         let released = plan::released_without_kafka(&snapshot.pools);
@@ -560,6 +603,15 @@ impl Passes {
 
     /// Keeps the pods of a pod set.
     pub(crate) async fn pod_set(&self, cluster: &ClusterKey, name: &str) -> Outcome {
+        let outcome = self.keep_pods(cluster, name).await;
+        if self.panics.set(cluster, name, None) {
+            // To be told no longer.
+            self.hands.queue.push([Work::Cluster(cluster.clone())]);
+        }
+        outcome
+    }
+
+    async fn keep_pods(&self, cluster: &ClusterKey, name: &str) -> Outcome {
         let Some(PodSetSnapshot { set, pods, going }) = self.hands.index.pod_set(cluster, name) else {
             self.tell_refusals(cluster, name, &[]);
             return Outcome::Done { look_again: None };
@@ -567,7 +619,6 @@ impl Passes {
         if set.meta.other_manager().is_some() || self.is_not_ours(cluster) {
             return Outcome::Done { look_again: None };
         }
-        let work = Work::PodSet { cluster: cluster.clone(), name: name.to_owned() };
         let rendered = self.rendered.of(cluster);
         let rendered = rendered.get(name);
         if !podset::is_rendered(&set, rendered) {
@@ -581,7 +632,7 @@ impl Passes {
         if plan.actions.iter().any(PodAction::is_creation)
             && let Err(failure) = self.hands.is_as_seen(&cluster.namespace, &set).await
         {
-            return self.failed_at(&work, &[failure]);
+            return self.failed(cluster, &[failure]);
         }
         let set = &*set;
         let actions = plan.actions.iter().map(|action| async move {
@@ -598,14 +649,15 @@ impl Passes {
             failures.extend(self.hands.write_report(cluster, set, &plan.status).await.err());
         }
         if self.meet_strangers(cluster, &failures) {
-            self.hands.queue.push([Work::Cluster(cluster.clone()), work.clone()]);
+            let set = Work::PodSet { cluster: cluster.clone(), name: name.to_owned() };
+            self.hands.queue.push([Work::Cluster(cluster.clone()), set]);
             failures.retain(|failure| !failure.is_foreign());
         }
         self.tell_refusals(cluster, name, &failures);
         if failures.is_empty() {
             Outcome::Done { look_again: waits }
         } else {
-            self.failed_at(&work, &failures)
+            self.failed(cluster, &failures)
         }
     }
 }
@@ -628,6 +680,71 @@ fn wait_for_strangers(
     let waits = actions.iter().filter_map(pause).min();
     actions.retain(|action| pause(action).is_none());
     waits
+}
+
+impl Job for Passes {
+    async fn work(&self, work: &Work, place: &Place) -> Outcome {
+        match work {
+            Work::Cluster(key) => self.cluster(key, place).await,
+            Work::PodSet { cluster, name } => self.pod_set(cluster, name).await,
+        }
+    }
+
+    /// Nothing is decided here: whatever decides may be what panics.
+    async fn tell_panic(&self, work: &Work, panicked: &Panicked) {
+        let key = work.cluster();
+        if let Work::PodSet { name, .. } = work {
+            self.panics.remember(key, name, panicked.clone());
+        }
+        let Some(kafka) = self.hands.index.snapshot(key).kafka else { return };
+        let Some(patch) = internal_error::status(&kafka, &panicked.to_string(), Timestamp::now()) else {
+            return;
+        };
+        let uid = kafka.metadata.uid.as_deref();
+        match self.hands.write_status::<Kafka>(key, &key.name, uid, &patch).await {
+            Ok(()) => {
+                let old = kafka.status.as_ref().and_then(|status| status.conditions.as_ref());
+                self.tell(key, &*kafka, old, &patch, true).await;
+            }
+            Err(failure) => {
+                tracing::warn!(cluster = %key, %failure, "could not say that something went wrong")
+            }
+        }
+    }
+}
+
+/// What was asked in a pass, and how.
+#[derive(Debug, Default)]
+struct Asking {
+    answers: Answers,
+    /// Is everybody asked, also who did not answer lately?
+    insists: bool,
+    /// Was somebody not asked?
+    from_memory: bool,
+}
+
+impl Asking {
+    /// Starts over, and asks everybody, if somebody was not asked.
+    fn insist(&mut self) -> bool {
+        let starts_over = self.from_memory;
+        if starts_over {
+            *self = Self { insists: true, ..Self::default() };
+        }
+        starts_over
+    }
+}
+
+fn changed(why: &str) -> Outcome {
+    Outcome::Changed { why: why.to_owned(), look_again: None }
+}
+
+fn failed_by(why: &str) -> Outcome {
+    Outcome::Failed { why: why.to_owned() }
+}
+
+/// The first few say enough.
+fn in_words(failures: &[Failure]) -> String {
+    failures.iter().take(TOLD).map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Randomness from the kernel. Without it no identity may be made, so nothing is decided.

@@ -1,14 +1,14 @@
 //! The life of the process: read everything, become the leader, work, stop in order.
 
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use karst_core::plan;
 use kube::Config;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
+use tokio::task::JoinError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -18,23 +18,32 @@ use crate::clients::Clients;
 use crate::connection;
 use crate::events::Events;
 use crate::hands::Hands;
-use crate::http::{self, Health};
+use crate::heartbeats::Heartbeats;
+use crate::http::{self, Health, Rendered};
 use crate::index::Index;
 use crate::lease::{Election, Leadership};
 use crate::metrics::Metrics;
 use crate::pass::Passes;
-use crate::queue::{Outcome, Queue, Work};
+use crate::places::Places;
+use crate::queue::Queue;
 use crate::references::References;
 use crate::refusals::Refusals;
 use crate::rendered::RenderedSets;
 use crate::settings::Settings;
+use crate::silences::Silences;
 use crate::slots::Slots;
 use crate::troubles::Troubles;
-use crate::waits::Waits;
 use crate::watch::{self, Synced};
+use crate::workers::Workers;
 
 /// How long running passes may take to end when the operator stops.
 const LAST_PASSES: Duration = Duration::from_secs(10);
+/// How often what is not needed any more is looked for.
+const TIDY: Duration = Duration::from_secs(10);
+/// How many connections to Kafka there may be, where descriptors are many.
+const MOST_CONNECTIONS: usize = 4096;
+/// How many descriptors are for watches, health and the rest.
+const OTHER_DESCRIPTORS: u64 = 512;
 
 /// Runs until told to stop, or until the leadership is lost.
 pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
@@ -49,9 +58,13 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let queue = Arc::new(Queue::default());
     let synced = Arc::new(Synced::default());
     let metrics = Arc::new(Metrics::new());
+    let heartbeats = Arc::new(Heartbeats::default());
+    let clients = Arc::new(Clients::new(connections()));
     let leadership =
         Arc::new(if settings.lease.is_some() { Leadership::none() } else { Leadership::always() });
+    // None of these ever ends. One that does takes the process with it: a part that is missing is seen by nobody.
     let mut background = watch::start(&client, &settings, &index, &queue, &synced);
+    background.spawn(tidy_up(Arc::clone(&clients), Arc::clone(&metrics), Arc::clone(&index)));
 
     let terms = Arc::new(Terms::default());
     let health = Arc::new(Health {
@@ -61,12 +74,17 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         queue: Arc::clone(&queue),
         leadership: Arc::clone(&leadership),
         metrics: Arc::clone(&metrics),
+        heartbeats: Arc::clone(&heartbeats),
+        rendered: Rendered::default(),
     });
     let mut server = tokio::spawn(http::serve(settings.http_address, health));
     let stop = stop_on_signal()?;
 
     let mut election = match &settings.lease {
-        Some(lease) => Some(Election::new(connection::client(config)?, lease.clone())),
+        Some(lease) => {
+            let client = connection::client(config)?;
+            Some(Election::new(client, lease.clone(), Arc::clone(&heartbeats)))
+        }
         None => None,
     };
     let ready = async {
@@ -81,23 +99,26 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         () = ready => {}
         () = stop.cancelled() => return Ok(()),
         ended = &mut server => return ended?.context("the health server ended"),
-        _ = background.join_next() => return Err(anyhow!("a watch ended")),
+        ended = background.join_next() => return Err(why_ended(ended)),
     }
 
     let identity = settings.lease.as_ref().map(|lease| lease.identity.clone());
-    let passes = Arc::new(Passes {
+    let passes = Passes {
+        decide: plan::plan,
         hands: Hands {
             client: client.clone(),
             index: Arc::clone(&index),
             queue: Arc::clone(&queue),
             leadership: Arc::clone(&leadership),
+            heartbeats: Arc::clone(&heartbeats),
         },
-        waits: Waits::default(),
         config_maps: References::new(client.clone(), Arc::clone(&queue)),
         named_secrets: References::new(client.clone(), Arc::clone(&queue)),
-        events: Events::new(client, identity),
-        clients: Clients::default(),
+        events: Events::new(client, identity, Arc::clone(&leadership)),
+        clients,
         slots: Slots::default(),
+        silences: Silences::default(),
+        panics: Refusals::default(),
         terms,
         troubles: Troubles::default(),
         growths: Refusals::default(),
@@ -109,21 +130,79 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         doors: Refusals::default(),
         settings: Arc::clone(&settings.core),
         sees_all: settings.selector.is_none(),
+    };
+    let workers = Arc::new(Workers {
+        job: passes,
+        queue,
+        metrics,
+        heartbeats,
+        places: Places::new(settings.workers),
+        resync: settings.resync,
     });
-    let mut workers = start_workers(&settings, &passes, &queue, &metrics, &stop);
-    let lost = tokio::select! {
+    let mut work = tokio::spawn(workers.run(stop.clone()));
+    let kept = tokio::select! {
         kept = keep(election.as_mut(), &leadership, &stop) => kept,
         ended = &mut server => ended?.context("the health server ended"),
-        _ = background.join_next() => Err(anyhow!("a watch ended")),
+        ended = background.join_next() => Err(why_ended(ended)),
+        ended = &mut work => Err(anyhow!("the work on clusters ended: {ended:?}")),
     };
-    stop.cancel();
-    let _ = tokio::time::timeout(LAST_PASSES, async { while workers.join_next().await.is_some() {} }).await;
-    if lost.is_ok()
-        && let Some(election) = &mut election
-    {
+    if let Err(lost) = kept {
+        // Whoever leads now must not meet what this process began.
+        work.abort();
+        return Err(lost);
+    }
+    // Only when nothing is under way any more that relies on it the lease goes back; else it runs out by itself.
+    match tokio::time::timeout(LAST_PASSES, &mut work).await {
+        Ok(ended) => ended??,
+        Err(_) => {
+            tracing::warn!(
+                "passes have not ended in {} s; the lease runs out by itself",
+                LAST_PASSES.as_secs()
+            );
+            return Ok(());
+        }
+    }
+    if let Some(election) = &mut election {
         election.release(&leadership).await;
     }
-    lost
+    Ok(())
+}
+
+fn why_ended(ended: Option<Result<(), JoinError>>) -> anyhow::Error {
+    match ended {
+        Some(Err(error)) => anyhow!("a watch or another task that never ends ended: {error}"),
+        _ => anyhow!("a watch or another task that never ends ended"),
+    }
+}
+
+/// Closes connections and forgets numbers that nobody needs any more.
+async fn tidy_up(clients: Arc<Clients>, metrics: Arc<Metrics>, index: Arc<Index>) {
+    loop {
+        tokio::time::sleep(TIDY).await;
+        clients.close_idle();
+        metrics.forget_all_but(&index.kafkas().into_iter().map(|(key, ..)| key.namespace).collect());
+    }
+}
+
+/// How many connections to Kafka there may be. Each takes a descriptor, and so does everything else.
+fn connections() -> usize {
+    let limit = descriptors();
+    let free = limit.saturating_sub(OTHER_DESCRIPTORS).max(limit / 2);
+    tracing::debug!(limit, "descriptors");
+    MOST_CONNECTIONS.min(usize::try_from(free).unwrap_or(MOST_CONNECTIONS))
+}
+
+/// Raises the limit of descriptors as far as it goes without asking, and returns it.
+fn descriptors() -> u64 {
+    let limits = getrlimit(Resource::Nofile);
+    let wanted = Rlimit { current: limits.maximum, maximum: limits.maximum };
+    match setrlimit(Resource::Nofile, wanted) {
+        Ok(()) => limits.maximum.unwrap_or(u64::MAX),
+        Err(error) => {
+            tracing::warn!(%error, "the limit of open files stays as it is");
+            limits.current.unwrap_or(u64::MAX)
+        }
+    }
 }
 
 async fn keep(
@@ -153,50 +232,4 @@ fn stop_on_signal() -> anyhow::Result<CancellationToken> {
         token.cancel();
     });
     Ok(stop)
-}
-
-fn start_workers(
-    settings: &Settings,
-    passes: &Arc<Passes>,
-    queue: &Arc<Queue>,
-    metrics: &Arc<Metrics>,
-    stop: &CancellationToken,
-) -> JoinSet<()> {
-    let mut workers = JoinSet::new();
-    for _ in 0..settings.workers {
-        let (passes, queue, metrics) = (Arc::clone(passes), Arc::clone(queue), Arc::clone(metrics));
-        let (stop, resync) = (stop.clone(), settings.resync);
-        workers.spawn(async move {
-            while let Some(work) = stop.run_until_cancelled(queue.next()).await {
-                let began = Instant::now();
-                let outcome = do_work(&passes, &work).await;
-                if outcome != Outcome::Changed {
-                    passes.waits.ends(&work);
-                }
-                metrics.count(&work, outcome, began.elapsed());
-                queue.finish(work.clone(), with_resync(&work, outcome, resync));
-            }
-        });
-    }
-    workers
-}
-
-async fn do_work(passes: &Passes, work: &Work) -> Outcome {
-    match work {
-        Work::Cluster(key) => passes.cluster(key).await,
-        Work::PodSet { cluster, name } => passes.pod_set(cluster, name).await,
-    }
-}
-
-/// Clusters are looked at now and then though nothing changed, each at its own time.
-fn with_resync(work: &Work, outcome: Outcome, resync: Duration) -> Outcome {
-    match (work, outcome) {
-        (Work::Cluster(_), Outcome::Done { look_again: None }) => {
-            let mut hasher = DefaultHasher::new();
-            work.hash(&mut hasher);
-            let jitter = resync.mul_f64((hasher.finish() % 1000) as f64 / 4000.0);
-            Outcome::Done { look_again: Some(resync + jitter) }
-        }
-        (_, outcome) => outcome,
-    }
 }

@@ -82,15 +82,15 @@ pub(crate) struct Args {
     identity: Option<String>,
 
     /// How long a leader that fell silent is waited for, in milliseconds.
-    #[arg(long, env = "STRIMZI_LEADER_ELECTION_LEASE_DURATION_MS", default_value_t = 15_000)]
+    #[arg(long, env = "STRIMZI_LEADER_ELECTION_LEASE_DURATION_MS", default_value_t = LeaseSettings::DURATION_MS)]
     lease_duration_ms: u64,
 
     /// How long a leader goes on when it cannot renew its lease, in milliseconds.
-    #[arg(long, env = "STRIMZI_LEADER_ELECTION_RENEW_DEADLINE_MS", default_value_t = 10_000)]
+    #[arg(long, env = "STRIMZI_LEADER_ELECTION_RENEW_DEADLINE_MS", default_value_t = LeaseSettings::RENEW_DEADLINE_MS)]
     renew_deadline_ms: u64,
 
-    /// How often the lease is looked at, in milliseconds.
-    #[arg(long, env = "STRIMZI_LEADER_ELECTION_RETRY_PERIOD_MS", default_value_t = 2_000)]
+    /// How soon a renewal of the lease that failed is tried again, in milliseconds.
+    #[arg(long, env = "STRIMZI_LEADER_ELECTION_RETRY_PERIOD_MS", default_value_t = LeaseSettings::RETRY_PERIOD_MS)]
     retry_period_ms: u64,
 
     /// How many clusters are worked on at once.
@@ -101,8 +101,8 @@ pub(crate) struct Args {
     #[arg(long, env = "STRIMZI_FEATURE_GATES", default_value = "", hide_default_value = true)]
     feature_gates: String,
 
-    /// Where health and metrics are served.
-    #[arg(long, env = "KARST_HTTP_ADDRESS", default_value = "0.0.0.0:8080")]
+    /// Where health and metrics are served. [::] means IPv6 and IPv4, as far as the machine has them.
+    #[arg(long, env = "KARST_HTTP_ADDRESS", default_value = "[::]:8080")]
     http_address: SocketAddr,
 
     /// How log lines look.
@@ -141,6 +141,36 @@ pub(crate) struct LeaseSettings {
     pub(crate) duration: Duration,
     pub(crate) renew_deadline: Duration,
     pub(crate) retry_period: Duration,
+}
+
+impl LeaseSettings {
+    const DURATION_MS: u64 = 30_000;
+    const RENEW_DEADLINE_MS: u64 = 18_000;
+    const RETRY_PERIOD_MS: u64 = 2_000;
+
+    /// How often the leader renews the lease: so that one renewal may fail, and be tried again.
+    pub(crate) fn renew_period(&self) -> Duration {
+        (self.duration / 3).min(self.renew_deadline / 2)
+    }
+
+    /// How often another replica looks whether the lease is free.
+    pub(crate) fn look_period(&self) -> Duration {
+        self.duration / 6
+    }
+}
+
+#[cfg(test)]
+impl Default for LeaseSettings {
+    fn default() -> Self {
+        Self {
+            name: "karst-operator".to_owned(),
+            namespace: None,
+            identity: "me".to_owned(),
+            duration: Duration::from_millis(Self::DURATION_MS),
+            renew_deadline: Duration::from_millis(Self::RENEW_DEADLINE_MS),
+            retry_period: Duration::from_millis(Self::RETRY_PERIOD_MS),
+        }
+    }
 }
 
 /// Everything the operator was told, checked.

@@ -94,6 +94,7 @@ impl Server {
             index: Arc::default(),
             queue: Arc::default(),
             leadership: Arc::new(Leadership::always()),
+            heartbeats: Arc::default(),
         }
     }
 
@@ -113,7 +114,7 @@ pub(crate) fn kafka(annotations: &Value) -> Kafka {
     .unwrap()
 }
 
-fn world() -> World {
+pub(crate) fn world() -> World {
     let key = ClusterKey { namespace: NAMESPACE.to_owned(), name: "c".to_owned() };
     World {
         key,
