@@ -23,6 +23,7 @@ pub mod identity;
 pub mod ids;
 mod ignored;
 mod jvm;
+mod limits;
 pub mod listeners;
 mod logging;
 pub mod membership;
