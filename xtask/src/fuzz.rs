@@ -31,7 +31,11 @@ enum Target {
     Settings,
     /// Answers of Kafka: can broken ones do harm?
     Frames,
+    /// Resources made from the schemas: can one stop a pass, or harm what runs?
+    Malice,
 }
+
+const ALL: &[Target] = &[Target::Settings, Target::Frames, Target::Malice];
 
 impl Target {
     /// The package, and a part of the names of its tests.
@@ -39,18 +43,19 @@ impl Target {
         match self {
             Self::Settings => ["--package", "karst-core", "--test", "injection"],
             Self::Frames => ["--package", "karst-kafka", "--lib", "damage"],
+            Self::Malice => ["--package", "karst-core", "--test", "malice"],
         }
     }
 }
 
 pub(crate) fn fuzz(options: &Options) -> Result<()> {
-    let targets = options.target.map_or_else(|| vec![Target::Settings, Target::Frames], |one| vec![one]);
+    let targets = options.target.map_or_else(|| ALL.to_vec(), |one| vec![one]);
     for_minutes(&targets, options.minutes)
 }
 
 /// Everything for a minute, at once.
 pub(crate) fn for_a_minute() -> Result<()> {
-    for_minutes(&[Target::Settings, Target::Frames], 1)
+    for_minutes(ALL, 1)
 }
 
 fn for_minutes(targets: &[Target], minutes: u64) -> Result<()> {

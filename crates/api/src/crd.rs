@@ -11,7 +11,7 @@ use kube_core::CustomResourceExt;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Kafka, KafkaNodePool, StrimziPodSet};
+use crate::{Kafka, KafkaNodePool, StrimziPodSet, bounds};
 
 /// The version that older YAML and older clients still speak. It has the same schema as the stored version,
 /// so the API server converts by changing the name only.
@@ -78,6 +78,9 @@ fn serve_earlier_version(crd: &mut CustomResourceDefinition) {
     crd.spec.versions.push(earlier);
 }
 
+/// The fields that every object has.
+const OBJECT_FIELDS: [&str; 3] = [".apiVersion", ".kind", ".metadata"];
+
 /// Names the fields that every object has, as Strimzi's definitions do.
 fn add_object_fields(root: &mut JSONSchemaProps) {
     let typed = |type_: &str| JSONSchemaProps { type_: Some(type_.to_owned()), ..JSONSchemaProps::default() };
@@ -88,35 +91,42 @@ fn add_object_fields(root: &mut JSONSchemaProps) {
 }
 
 /// Makes a derived schema say what the API server understands and readers expect, all the way down.
-fn finish_schema(schema: &mut JSONSchemaProps) {
-    bound_by_format(schema);
-    // The API server drops a null where null is not allowed, so that nobody after it has to think of null.
-    schema.nullable = None;
-    schema.title = None;
-    if let Some(values) = &mut schema.enum_ {
-        values.retain(|value| !value.0.is_null());
-    }
-    // Docs are wrapped for editors, descriptions are wrapped by `kubectl explain`.
-    schema.description = schema.description.take().map(|text| text.replace('\n', " "));
-    if let Some(JSONSchemaPropsOrBool::Bool(true)) = schema.additional_properties {
-        schema.additional_properties = None;
-        schema.x_kubernetes_preserve_unknown_fields = Some(true);
-    }
-    schema.properties.iter_mut().flat_map(BTreeMap::values_mut).for_each(finish_schema);
-    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
-        finish_schema(items);
-    }
-    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
-        finish_schema(values);
-    }
+fn finish_schema(root: &mut JSONSchemaProps) {
+    walk("", root, &mut |path, schema| {
+        // The API server drops a null where null is not allowed, so that nobody after it has to think of null.
+        schema.nullable = None;
+        schema.title = None;
+        if let Some(values) = &mut schema.enum_ {
+            values.retain(|value| !value.0.is_null());
+        }
+        // Docs are wrapped for editors, descriptions are wrapped by `kubectl explain`.
+        schema.description = schema.description.take().map(|text| text.replace('\n', " "));
+        if let Some(JSONSchemaPropsOrBool::Bool(true)) = schema.additional_properties {
+            schema.additional_properties = None;
+            schema.x_kubernetes_preserve_unknown_fields = Some(true);
+        }
+        // What every object has is the API server's to check.
+        if !OBJECT_FIELDS.contains(&path) {
+            bounds::add(path, schema);
+        }
+    });
 }
 
-/// The API server ignores `format`. Without bounds it would store numbers that the types cannot hold, and one
-/// such object would keep the operator from reading any.
-fn bound_by_format(schema: &mut JSONSchemaProps) {
-    if schema.format.as_deref() == Some("int32") {
-        schema.minimum.get_or_insert(f64::from(i32::MIN));
-        schema.maximum.get_or_insert(f64::from(i32::MAX));
+/// Calls `each` with the path and content of a schema, and of every schema below it.
+pub(crate) fn walk(
+    path: &str,
+    schema: &mut JSONSchemaProps,
+    each: &mut impl FnMut(&str, &mut JSONSchemaProps),
+) {
+    each(path, schema);
+    for (name, field) in schema.properties.iter_mut().flatten() {
+        walk(&format!("{path}.{name}"), field, each);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        walk(&format!("{path}[]"), items, each);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
+        walk(&format!("{path}.*"), values, each);
     }
 }
 

@@ -7,6 +7,7 @@
 //! Every optional field is an [`Option`], lists and maps included, so that what was read is written back as it
 //! was, and so that a reader can tell "not written" from "written as empty".
 
+pub mod bounds;
 mod common;
 mod crd;
 mod kafka;

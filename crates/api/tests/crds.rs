@@ -164,13 +164,47 @@ fn the_api_server_writes_no_defaults_into_what_users_wrote() {
 fn no_number_is_let_in_that_the_types_cannot_hold() {
     for schema in schemas() {
         walk("", &schema, &mut |path, node| {
+            let bounds = [&node["minimum"], &node["maximum"]];
             if node["format"] == "int32" {
-                let bounds = [node["minimum"].as_i64(), node["maximum"].as_i64()];
-                let held = bounds.map(|bound| bound.is_some_and(|bound| i32::try_from(bound).is_ok()));
+                let held =
+                    bounds.map(|bound| bound.as_i64().is_some_and(|bound| i32::try_from(bound).is_ok()));
                 assert_eq!(held, [true, true], "{path} is not bounded: {node}");
             }
+            // It cuts a bound to 64 bits before it compares: one outside of them turns into its opposite.
+            assert!(bounds.iter().all(|bound| bound.is_null() || bound.as_i64().is_some()), "{path}: {node}");
         });
     }
+}
+
+/// What has no end in the schema: fields of every object, which the API server checks by itself, and what is inside of free-form
+/// parts, which ends where the API server takes no larger object (1.5 to 3 MiB).
+const WITHOUT_BOUNDS: &[&str] = &[".apiVersion", ".kind", ".metadata"];
+
+#[test]
+fn every_text_list_map_and_number_has_its_bounds() {
+    let mut seen = 0;
+    for schema in schemas() {
+        walk("", &schema, &mut |path, node| {
+            if WITHOUT_BOUNDS.contains(&path) {
+                return;
+            }
+            let is_amount = node["x-kubernetes-int-or-string"] == json!(true);
+            let is_map = node["properties"].is_null() && node["type"] == "object";
+            let needed: &[&str] = match node["type"].as_str() {
+                _ if is_amount => &["maxLength", "minimum", "maximum"],
+                Some("string") if node["enum"].is_null() => &["maxLength"],
+                Some("array") => &["maxItems"],
+                Some("integer" | "number") => &["minimum", "maximum"],
+                Some("object") if is_map => &["maxProperties"],
+                _ => &[],
+            };
+            for bound in needed {
+                assert!(node[*bound].is_number(), "{path} has no {bound}: {node}");
+            }
+            seen += needed.len();
+        });
+    }
+    assert!(seen > 500, "only {seen} bounds were looked at");
 }
 
 #[test]

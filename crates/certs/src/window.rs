@@ -3,6 +3,9 @@
 //! A window is open in every second that one of its expressions matches, so `* * 0-1 ? * SUN,MON *` is open for two
 //! hours on Sundays and Mondays. Without expressions it is always open. An expression that cannot be understood never
 //! matches, and is reported.
+//!
+//! Anybody may have written them, and they are read in every pass: their number and length are bounded here too, not only in
+//! the schema, and what is read takes the same little memory whatever they say.
 
 use jiff::civil::{Date, date};
 use jiff::tz::TimeZone;
@@ -10,6 +13,14 @@ use jiff::{Timestamp, ToSpan};
 
 /// How far ahead an opening is looked for: leap days can be eight years apart.
 const HORIZON_DAYS: i64 = 8 * 366;
+/// The longest expression. One that lists every second, minute, hour, day and month by itself is shorter.
+pub const LONGEST: usize = 1024;
+/// How many expressions are read. Those after them never open.
+pub const MOST: usize = 128;
+/// How much of an expression is repeated when it is reported.
+const REPEATED: usize = 100;
+/// The years that Quartz knows.
+const YEARS: (u64, u64) = (1970, 2199);
 const MONTHS: [&str; 12] =
     ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
@@ -41,16 +52,25 @@ pub struct Problem {
     pub problem: String,
 }
 
+impl Problem {
+    fn new(expression: &str, problem: String) -> Self {
+        Self { expression: expression.chars().take(REPEATED).collect(), problem }
+    }
+}
+
 impl Windows {
     pub fn parse<E: AsRef<str>>(expressions: &[E]) -> Self {
         let mut windows = Self { schedules: (!expressions.is_empty()).then(Vec::new), problems: Vec::new() };
-        for expression in expressions.iter().map(AsRef::as_ref) {
+        for expression in expressions.iter().take(MOST).map(AsRef::as_ref) {
             match Schedule::parse(expression) {
                 Ok(schedule) => windows.schedules.get_or_insert_default().push(schedule),
-                Err(problem) => {
-                    windows.problems.push(Problem { expression: expression.to_owned(), problem });
-                }
+                Err(problem) => windows.problems.push(Problem::new(expression, problem)),
             }
+        }
+        if let Some(first) = expressions.get(MOST) {
+            let found = expressions.len();
+            let problem = format!("there are {found} windows, and only the first {MOST} are used");
+            windows.problems.push(Problem::new(first.as_ref(), problem));
         }
         windows
     }
@@ -82,7 +102,31 @@ struct Schedule {
     months: u64,
     days: Days,
     /// None: every year.
-    years: Option<Vec<u64>>,
+    years: Option<Years>,
+}
+
+/// A set of years, as bits from the first year on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Years([u64; 4]);
+
+impl Years {
+    fn insert(&mut self, year: u64) {
+        let (word, bit) = Self::place(year);
+        if let Some(word) = self.0.get_mut(word) {
+            *word |= bit;
+        }
+    }
+
+    fn has(self, year: i16) -> bool {
+        let Ok(year) = u64::try_from(year) else { return false };
+        let (word, bit) = Self::place(year);
+        year >= YEARS.0 && self.0.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    fn place(year: u64) -> (usize, u64) {
+        let offset = year.saturating_sub(YEARS.0);
+        (usize::try_from(offset / 64).unwrap_or(usize::MAX), 1 << (offset % 64))
+    }
 }
 
 /// Which days of a month. Weekdays count from 1, Sunday.
@@ -107,6 +151,9 @@ enum Days {
 
 impl Schedule {
     fn parse(expression: &str) -> Result<Self, String> {
+        if expression.len() > LONGEST {
+            return Err(format!("it has {} bytes, and {LONGEST} are allowed", expression.len()));
+        }
         let upper = expression.to_ascii_uppercase();
         let fields: Vec<&str> = upper.split_whitespace().collect();
         let (&[seconds, minutes, hours, day, months, weekday], year) = match fields.as_slice() {
@@ -119,10 +166,10 @@ impl Schedule {
             }
         };
         Ok(Self {
-            seconds: bits(&field("seconds", seconds, 0, 59, &[])?),
-            minutes: bits(&field("minutes", minutes, 0, 59, &[])?),
-            hours: bits(&field("hours", hours, 0, 23, &[])?),
-            months: bits(&field("month", months, 1, 12, &MONTHS)?),
+            seconds: bits("seconds", seconds, 0, 59, &[])?,
+            minutes: bits("minutes", minutes, 0, 59, &[])?,
+            hours: bits("hours", hours, 0, 23, &[])?,
+            months: bits("month", months, 1, 12, &MONTHS)?,
             days: match (day, weekday) {
                 (day, "?") if day != "?" => days_of_month(day)?,
                 ("?", weekday) if weekday != "?" => days_of_week(weekday)?,
@@ -130,7 +177,7 @@ impl Schedule {
             },
             years: match year {
                 None | Some("*") => None,
-                Some(year) => Some(field("year", year, 1970, 2199, &[])?),
+                Some(year) => Some(years(year)?),
             },
         })
     }
@@ -145,17 +192,26 @@ impl Schedule {
     }
 
     fn matches_day(&self, day: Date) -> bool {
-        let is_year = |years: &Vec<u64>| years.iter().any(|year| i64::from(day.year()) == *year as i64);
-        self.years.as_ref().is_none_or(is_year) && has(self.months, day.month()) && self.days.match_day(day)
+        self.matches_month(day) && self.days.match_day(day)
+    }
+
+    fn matches_month(&self, day: Date) -> bool {
+        self.years.is_none_or(|years| years.has(day.year())) && has(self.months, day.month())
     }
 
     fn next(&self, now: Timestamp) -> Option<Timestamp> {
         let after = TimeZone::UTC.to_datetime(now.checked_add(1.second()).ok()?);
         let first = (after.hour(), after.minute(), after.second());
-        let mut day = after.date();
-        for offset in 0..HORIZON_DAYS {
-            let earliest = if offset == 0 { first } else { (0, 0, 0) };
-            if self.matches_day(day)
+        let today = after.date();
+        let end = today.checked_add(HORIZON_DAYS.days()).unwrap_or(Date::MAX);
+        let mut day = today;
+        while day < end {
+            if !self.matches_month(day) {
+                day = day.last_of_month().tomorrow().ok()?;
+                continue;
+            }
+            let earliest = if day == today { first } else { (0, 0, 0) };
+            if self.days.match_day(day)
                 && let Some((hour, minute, second)) = self.first_time(earliest)
             {
                 let found = day.at(hour, minute, second, 0);
@@ -221,7 +277,7 @@ fn days_of_month(text: &str) -> Result<Days, String> {
         _ if text == "LW" => Days::NearestWorkday(None),
         _ => match text.strip_suffix('W') {
             Some(text) => Days::NearestWorkday(Some(day(text)?)),
-            None => Days::OfMonth(bits(&field("day-of-month", text, 1, 31, &[])?)),
+            None => Days::OfMonth(bits("day-of-month", text, 1, 31, &[])?),
         },
     })
 }
@@ -229,7 +285,7 @@ fn days_of_month(text: &str) -> Result<Days, String> {
 fn days_of_week(text: &str) -> Result<Days, String> {
     let weekday = |text: &str| number("day-of-week", text, 1, 7, &WEEKDAYS).map(|day| day as i8);
     if text == "L" {
-        return Ok(Days::OfWeek(bits(&[7])));
+        return Ok(Days::OfWeek(1 << 7));
     }
     if let Some((day, nth)) = text.split_once('#') {
         let nth = number("day-of-week", nth, 1, 5, &[])? as i8;
@@ -237,13 +293,31 @@ fn days_of_week(text: &str) -> Result<Days, String> {
     }
     match text.strip_suffix('L') {
         Some(day) => Ok(Days::LastOfWeek(weekday(day)?)),
-        None => Ok(Days::OfWeek(bits(&field("day-of-week", text, 1, 7, &WEEKDAYS)?))),
+        None => Ok(Days::OfWeek(bits("day-of-week", text, 1, 7, &WEEKDAYS)?)),
     }
 }
 
+/// The values of a field whose values are small numbers.
+fn bits(name: &str, text: &str, min: u64, max: u64, names: &[&str]) -> Result<u64, String> {
+    let mut bits = 0;
+    each(name, text, (min, max), names, |value| bits |= 1 << value)?;
+    Ok(bits)
+}
+
+fn years(text: &str) -> Result<Years, String> {
+    let mut years = Years::default();
+    each("year", text, YEARS, &[], |year| years.insert(year))?;
+    Ok(years)
+}
+
 /// All values of a field: lists of values, ranges (which may wrap around) and steps.
-fn field(name: &str, text: &str, min: u64, max: u64, names: &[&str]) -> Result<Vec<u64>, String> {
-    let mut values = Vec::new();
+fn each(
+    name: &str,
+    text: &str,
+    (min, max): (u64, u64),
+    names: &[&str],
+    mut add: impl FnMut(u64),
+) -> Result<(), String> {
     for part in text.split(',') {
         let (range, step) = match part.split_once('/') {
             None => (part, None),
@@ -262,9 +336,9 @@ fn field(name: &str, text: &str, min: u64, max: u64, names: &[&str]) -> Result<V
         let size = max - min + 1;
         let length = (last + size - first) % size;
         let reached = (0..=length).step_by(step.unwrap_or(1) as usize);
-        values.extend(reached.map(|offset| min + (first - min + offset) % size));
+        reached.for_each(|offset| add(min + (first - min + offset) % size));
     }
-    Ok(values)
+    Ok(())
 }
 
 fn number(field: &str, text: &str, min: u64, max: u64, names: &[&str]) -> Result<u64, String> {
@@ -278,10 +352,6 @@ fn number(field: &str, text: &str, min: u64, max: u64, names: &[&str]) -> Result
     } else {
         Err(format!("{value} is not between {min} and {max} in the field {field}"))
     }
-}
-
-fn bits(values: &[u64]) -> u64 {
-    values.iter().fold(0, |bits, value| bits | 1 << value)
 }
 
 fn has(bits: u64, value: i8) -> bool {
@@ -387,6 +457,48 @@ mod tests {
                 Opening::Closed { next: None },
                 "{nonsense}"
             );
+        }
+    }
+
+    /// Seen: 300 kB of `*,` were 150,000 lists of all seconds, in every pass.
+    #[test]
+    fn an_endless_expression_is_refused_before_it_is_read() {
+        let endless = format!("{}* * * ? * *", "*,".repeat(150_000));
+        let windows = Windows::parse(&[endless]);
+        let said = windows.problems[0].to_string();
+        assert!(said.contains("300011 bytes") && said.len() < 250, "{said}");
+        assert!(!windows.is_open(at("2026-01-01T00:00:00")));
+    }
+
+    #[test]
+    fn of_too_many_windows_the_first_are_used() {
+        let mut many = vec!["0 0 0 1 1 ? 2030"; MOST];
+        many[0] = "* * 2 ? * *";
+        assert_eq!(Windows::parse(&many).problems, []);
+        many.push("* * * ? * *");
+        let windows = Windows::parse(&many);
+        assert!(windows.problems[0].to_string().contains("there are 129 windows"), "{:?}", windows.problems);
+        assert!(windows.is_open(at("2026-01-01T02:00:00")) && !windows.is_open(at("2026-01-01T03:00:00")));
+    }
+
+    #[test]
+    fn the_longest_sensible_expression_is_short_enough() {
+        let all = |range: std::ops::RangeInclusive<u32>| {
+            range.map(|one| one.to_string()).collect::<Vec<_>>().join(",")
+        };
+        let (minutes, hours, days) = (all(0..=59), all(0..=23), all(1..=31));
+        let expression = format!("{minutes} {minutes} {hours} {days} {} ? {}", all(1..=12), all(2026..=2060));
+        let windows = Windows::parse(&[&expression]);
+        assert_eq!(windows.problems, [], "{} bytes", expression.len());
+        assert!(windows.is_open(at("2026-12-31T23:59:59")) && !windows.is_open(at("2061-01-01T00:00:00")));
+    }
+
+    #[test]
+    fn a_day_that_never_comes_is_looked_for_in_its_own_months_only() {
+        for never in ["0 0 0 30 2 ?", "0 0 0 ? * * 1970", "0 0 0 L-30 2,4 ?", "0 0 0 ? * * 2199"] {
+            let windows = Windows::parse(&[never]);
+            assert_eq!(windows.problems, [], "{never}");
+            assert_eq!(windows.next_opening(at("2026-01-01T00:00:00")), None, "{never}");
         }
     }
 

@@ -25,9 +25,11 @@ pub(crate) fn validity(now: Timestamp, days: u32) -> (Timestamp, Timestamp) {
 /// From when on a certificate is to be renewed. Never before half of its life is over: with more renewal days than
 /// validity days it would be renewed for ever.
 pub(crate) fn renewal(certificate: &Certificate, renewal_days: u32) -> Timestamp {
-    let wanted = certificate.not_after - SignedDuration::from_hours(24 * i64::from(renewal_days));
+    let ahead = SignedDuration::from_hours(24 * i64::from(renewal_days));
     let half = certificate.not_after.duration_since(certificate.not_before) / 2;
-    wanted.max(certificate.not_before + half)
+    let middle = certificate.not_before.saturating_add(half).unwrap_or(certificate.not_before);
+    // More days than there are since the beginning of time: then half of its life decides.
+    certificate.not_after.checked_sub(ahead).unwrap_or(middle).max(middle)
 }
 
 /// Parameters with a random positive serial number: two certificates of one authority never share theirs.

@@ -26,6 +26,7 @@ pub use self::issue::{Issue, Ownership, secret_object};
 pub use self::pods::Stale;
 pub(crate) use self::pods::{annotations, has_ended, stale};
 use crate::cluster::{Cluster, Node};
+use crate::limits;
 use crate::listeners::address;
 use crate::names::{
     CA_CERT_GENERATION_ANNOTATION, CLIENTS_CA_CERT_GENERATION_ANNOTATION, CLIENTS_TRUST,
@@ -149,7 +150,8 @@ fn settings(kafka: &api::Kafka, kind: Kind) -> Settings {
     let algorithm = keys::algorithm(kafka).unwrap_or_default();
     let Some(spec) = spec(kafka, kind) else { return Settings { algorithm, ..default } };
     let days = |wanted: Option<i32>, default: u32| {
-        wanted.and_then(|days| u32::try_from(days).ok()).filter(|days| *days > 0).unwrap_or(default)
+        let wanted = wanted.filter(|days| limits::is_days(*days));
+        wanted.and_then(|days| u32::try_from(days).ok()).unwrap_or(default)
     };
     Settings {
         generate: spec.generate_certificate_authority.unwrap_or(true),

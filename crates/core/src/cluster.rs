@@ -133,6 +133,17 @@ pub struct Node<'a> {
     pub pool: &'a Pool,
 }
 
+/// A node of a pool that is refused. It runs on as it is, and the rest of the cluster has to go on counting with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Its id.
+    pub id: NodeId,
+    /// Its pod.
+    pub pod: String,
+    /// What its pool's status says that it does.
+    pub roles: Roles,
+}
+
 /// A cluster that can be carried out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cluster {
@@ -150,6 +161,8 @@ pub struct Cluster {
     pub authorization: Option<Authorization>,
     /// The pools, by name.
     pub pools: Vec<Pool>,
+    /// The nodes of pools that are refused.
+    pub kept: Vec<Kept>,
     /// Domain of the Kubernetes cluster.
     pub domain: String,
     /// What its nodes log.
@@ -180,9 +193,16 @@ impl Cluster {
 
     /// The voters of a static quorum, as every node's settings name them.
     pub fn static_voters(&self) -> String {
-        let voters = self.controllers().into_iter();
-        let voters = voters.map(|node| format!("{}@{}:{CONTROLLER_PORT}", node.id, self.host(node)));
+        let known = self.controllers().into_iter().map(|node| (node.id, self.host(node)));
+        let kept = self.kept_controllers().map(|kept| (kept.id, self.key.pod_host(&kept.pod, &self.domain)));
+        let voters: BTreeMap<_, _> = known.chain(kept).collect();
+        let voters = voters.iter().map(|(id, host)| format!("{id}@{host}:{CONTROLLER_PORT}"));
         voters.collect::<Vec<_>>().join(",")
+    }
+
+    /// Controllers of pools that are refused.
+    pub fn kept_controllers(&self) -> impl Iterator<Item = &Kept> {
+        self.kept.iter().filter(|kept| kept.roles.has_controller())
     }
 
     /// Do clients of a listener have to show certificates?

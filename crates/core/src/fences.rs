@@ -9,7 +9,7 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec}
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use crate::cluster::{Cluster, Node};
+use crate::cluster::Cluster;
 use crate::config::REPLICATION_PORT;
 use crate::metrics;
 use crate::names::{CLUSTER_LABEL, CONTROLLER_ROLE_LABEL};
@@ -27,8 +27,9 @@ const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// One budget for the nodes that vote and one for those that only serve: no pod is in both, and neither kind uses up what the
 /// other may lose.
 pub(crate) fn budgets(cluster: &Cluster, owner: &OwnerReference, template: &SharedTemplate) -> Vec<Object> {
-    let votes = |node: &Node<'_>| node.pool.roles.has_controller();
-    let (voters, others): (Vec<_>, Vec<_>) = cluster.nodes().partition(votes);
+    // Those of pools that are refused run on, and are as dear as the others.
+    let roles = cluster.nodes().map(|node| node.pool.roles).chain(cluster.kept.iter().map(|kept| kept.roles));
+    let (voters, others): (Vec<_>, Vec<_>) = roles.partition(|roles| roles.has_controller());
     let groups = [
         (cluster.key.controllers_budget(), "true", voters.len()),
         (cluster.key.brokers_budget(), "false", others.len()),

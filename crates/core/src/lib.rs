@@ -24,6 +24,7 @@ pub mod ids;
 mod ignored;
 pub mod internal_error;
 mod jvm;
+mod limits;
 pub mod listeners;
 mod logging;
 pub mod membership;

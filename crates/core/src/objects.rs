@@ -32,11 +32,13 @@ use crate::podset::Rendered;
 use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
 use crate::references::Wish;
 use crate::restoration::{self, Restoration};
-use crate::sheet::{self, Common, Known, Outcome, Own};
+use crate::sheet::{self, Common, Known, Outcome, Own, Sheet};
 use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
 use crate::world::{ClaimView, Meta, World};
-use crate::{anew, certificates, claim_memory, dynamic, fences, logging, metrics, strangers, unproven};
+use crate::{
+    anew, certificates, claim_memory, dynamic, fences, limits, logging, metrics, strangers, unproven,
+};
 
 /// An object to be written.
 #[derive(Debug, Clone, PartialEq)]
@@ -427,6 +429,12 @@ impl Render<'_> {
             set.spec.pods.extend(known.pod(common, *node)?);
         }
         Ok((name, digest, Some(Object::PodSet(set))))
+    }
+
+    /// How many bytes of JSON the pod of a node is.
+    pub(crate) fn weight_of_pod(&self, node: Node<'_>) -> Result<usize, serde_json::Error> {
+        let (common, own) = (self.common(), self.own(node));
+        Ok(limits::weight(&Sheet { common: &common, node, own: &own }.pod()?))
     }
 
     /// What the objects of all nodes are made from.

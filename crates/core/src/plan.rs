@@ -31,8 +31,8 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
 use crate::world::{Answer, Trouble, World};
 use crate::{
-    anew, claims, completion, config, ignored, membership, migration, own_certificates, pods, podset, rack,
-    registration, removals, resolve, restoration, rolling, settings, strangers, upgrade,
+    anew, claims, completion, config, ignored, limits, membership, migration, own_certificates, pods, podset,
+    rack, registration, removals, resolve, restoration, rolling, settings, strangers, upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -94,15 +94,15 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         return finish(plan, world, None, progress);
     };
 
+    // Refused before anything of it is durable.
+    if let Some(problem) = limits::oversized(world, &cluster)? {
+        return refuse(plan, world, problem, &pool_problems);
+    }
+
     // Who the cluster is. What is not durable yet comes before all that is built on it.
     let identity = match identity::resolve(world, &cluster) {
         Ok(identity) => identity,
-        Err(problem) => {
-            plan.problems.push(problem.clone());
-            let progress = Progress::Refused(vec![problem]);
-            report_pools(&mut plan, world, Err(&progress), &pool_problems)?;
-            return finish(plan, world, None, progress);
-        }
+        Err(problem) => return refuse(plan, world, problem, &pool_problems),
     };
     plan.facts = missing_facts(world, &cluster, &identity);
     if identity.cluster_id.is_none() {
@@ -405,10 +405,11 @@ fn kind(world: &World, identity: &Identity) -> Kind {
 
 /// Where nodes look for the quorum when they start: at the controllers that are wanted, and at those that run. While roles
 /// change hands, only the latter know who votes.
-fn bootstrap_servers(world: &World, cluster: &Cluster) -> String {
+pub(crate) fn bootstrap_servers(world: &World, cluster: &Cluster) -> String {
     let wanted = cluster.controllers().into_iter().map(|node| cluster.host(node));
     let running = world.hosts(|pod| pod.runs_controller() && !pod.meta.deleting);
-    let hosts: BTreeSet<String> = wanted.chain(running).collect();
+    let kept = cluster.kept_controllers().map(|kept| cluster.key.pod_host(&kept.pod, &cluster.domain));
+    let hosts: BTreeSet<String> = wanted.chain(running).chain(kept).collect();
     hosts.into_iter().map(|host| format!("{host}:{CONTROLLER_PORT}")).collect::<Vec<_>>().join(",")
 }
 
@@ -631,6 +632,19 @@ fn report_pools(
         }
     }
     Ok(())
+}
+
+/// Nothing is done but to say why.
+fn refuse(
+    mut plan: Plan,
+    world: &World,
+    problem: Problem,
+    pool_problems: &BTreeMap<String, Vec<Problem>>,
+) -> Result<Plan, serde_json::Error> {
+    plan.problems.push(problem.clone());
+    let progress = Progress::Refused(vec![problem]);
+    report_pools(&mut plan, world, Err(&progress), pool_problems)?;
+    finish(plan, world, None, progress)
 }
 
 fn finish(

@@ -11,6 +11,7 @@ use crate::departed;
 use crate::health;
 use crate::identity;
 use crate::ids::NodeId;
+use crate::limits;
 use crate::names::{self, NODE_POOLS_ANNOTATION, POD_NAME_LABEL, STORAGE_ANNOTATION, VIRTUAL_POOL};
 use crate::nodes::{self, Checked};
 use crate::notice::Notice;
@@ -24,10 +25,6 @@ use crate::storage::Storage;
 use crate::storage_change;
 use crate::template::{self, Template};
 use crate::world::{PodSetView, World};
-
-/// How many nodes a pool can have. Nobody has so many, but a slip of the finger asks for more, and would take the memory of the
-/// operator and of all clusters with it.
-const MOST_REPLICAS: usize = 10_000;
 
 /// A pool as it was asked for, real or virtual.
 struct Wanted<'a> {
@@ -64,6 +61,10 @@ pub(crate) fn resolve(world: &World, resolved: &mut Resolved) -> Vec<Pool> {
         resolved.problems.extend(problems);
         Template::default()
     });
+    if let Some(problem) = limits::too_many_pools(world.pools.len()) {
+        resolved.problems.push(problem);
+        return Vec::new();
+    }
     let wanted: Vec<Wanted<'_>> = if uses_pools(&world.kafka) {
         world.pools.iter().map(|(name, pool)| real_pool(name, pool, spec, &template)).collect()
     } else {
@@ -90,6 +91,11 @@ pub(crate) fn resolve(world: &World, resolved: &mut Resolved) -> Vec<Pool> {
                 resolved.pool_problems.insert(wanted.name.to_owned(), problems);
             }
         }
+    }
+    // More are not even counted out.
+    if let Some(problem) = limits::too_many_nodes(checked.iter().map(|pool| pool.replicas).sum()) {
+        resolved.problems.push(problem);
+        return Vec::new();
     }
     check_disks(world, &checked, resolved);
     let taken = taken_ids(world, refused);
@@ -211,6 +217,10 @@ fn taken_ids(world: &World, refused: BTreeSet<NodeId>) -> BTreeSet<NodeId> {
 }
 
 fn check(world: &World, wanted: &Wanted<'_>, resolved: &mut Resolved) -> Result<Checked, Vec<Problem>> {
+    // Nothing else is looked at then: that would take too long.
+    if let Some(problem) = wanted.resource.and_then(|pool| limits::too_large(&pool.spec)) {
+        return Err(vec![problem]);
+    }
     let mut problems = pool_name_problems(world, wanted);
     problems.extend(resource_problems(wanted.resources));
     problems.extend(cluster_id_problem(world, wanted));
@@ -225,9 +235,9 @@ fn check(world: &World, wanted: &Wanted<'_>, resolved: &mut Resolved) -> Result<
     let written = held_storage(world, wanted, roles, resolved);
     let storage =
         Storage::parse(wanted.storage_field, &written).map_err(|problem| problems.push(problem)).ok();
-    let replicas = usize::try_from(wanted.replicas).ok().filter(|replicas| *replicas <= MOST_REPLICAS);
+    let replicas = usize::try_from(wanted.replicas).ok().filter(|replicas| *replicas <= limits::NODES);
     if replicas.is_none() {
-        problems.push(Problem::Replicas { replicas: wanted.replicas, most: MOST_REPLICAS });
+        problems.push(Problem::Replicas { replicas: wanted.replicas, most: limits::NODES });
     }
     let template = wanted.template.clone().map_err(|found| problems.extend(found)).ok();
     let (Some(roles), Some(storage), Some(replicas), Some(template), true) =

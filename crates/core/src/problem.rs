@@ -181,6 +181,82 @@ pub enum Problem {
         /// What was asked for.
         replicas: i32,
     },
+    /// More nodes than a cluster can have.
+    #[error(
+        "spec.replicas of the pools are {found} together, and a cluster has {most} nodes at most; lower them"
+    )]
+    TooManyNodes {
+        /// How many are asked for.
+        found: usize,
+        /// How many are possible.
+        most: usize,
+    },
+    /// More pools than a cluster can have.
+    #[error(
+        "{found} KafkaNodePools are labelled for this cluster, and it has {most} at most; delete some, or label them for other clusters"
+    )]
+    TooManyPools {
+        /// How many there are.
+        found: usize,
+        /// How many are possible.
+        most: usize,
+    },
+    /// A number that nothing can be done with.
+    #[error("{field} is {value}; it must be from 1 to {most}")]
+    Number {
+        /// Full path of the field.
+        field: String,
+        /// What is there.
+        value: i32,
+        /// The largest that is possible.
+        most: i32,
+    },
+    /// A list that is too long.
+    #[error("{field} has {found} entries; it can have {most} at most")]
+    TooMany {
+        /// Full path of the field.
+        field: String,
+        /// How many there are.
+        found: usize,
+        /// How many are possible.
+        most: i64,
+    },
+    /// A resource that is too large.
+    #[error("spec is {kilobytes} kB long, and {most} kB are possible; shorten its longest texts and lists")]
+    SpecTooLarge {
+        /// Its length as JSON.
+        kilobytes: usize,
+        /// How long it may be.
+        most: usize,
+    },
+    /// A cluster with more in it than one operator can carry beside all others.
+    #[error(
+        "the pods, settings, claims and services of {nodes} nodes would be about {megabytes} MB together, most of it those of pool '{pool}', and {most} MB are possible; use fewer nodes, volumes or listeners, or shorter templates and settings"
+    )]
+    TooHeavy {
+        /// How many nodes there are.
+        nodes: usize,
+        /// What they weigh.
+        megabytes: usize,
+        /// What they may weigh.
+        most: usize,
+        /// The pool that weighs most.
+        pool: String,
+    },
+    /// A pod set that cannot be stored.
+    #[error(
+        "pool '{pool}': {nodes} nodes make a StrimziPodSet of {kilobytes} kB, and etcd takes 1500 kB; spread the nodes over several pools, with {most} nodes each at most"
+    )]
+    PodSetTooLarge {
+        /// The pool.
+        pool: String,
+        /// How many nodes it has.
+        nodes: usize,
+        /// How large their pod set would be.
+        kilobytes: usize,
+        /// How many nodes would do.
+        most: usize,
+    },
     /// Storage that cannot be used.
     #[error("{field} {found}; {advice}")]
     Storage {

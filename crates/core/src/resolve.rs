@@ -6,9 +6,10 @@ use std::sync::Arc;
 use karst_api as api;
 
 use crate::authorization::Authorization;
-use crate::cluster::{Cluster, Pool, Roles};
+use crate::cluster::{Cluster, Kept, Pool, Roles};
 use crate::departed;
 use crate::ids::NodeId;
+use crate::limits;
 use crate::listeners;
 use crate::logging;
 use crate::metrics;
@@ -54,6 +55,12 @@ pub struct Resolved {
 pub fn resolve(world: &World) -> Resolved {
     let mut resolved = Resolved::default();
     let spec = &world.kafka.spec.kafka;
+    // Nothing else is looked at then: that would take too long.
+    if let Some(problem) = limits::too_large(&world.kafka.spec) {
+        resolved.problems.push(problem);
+        return resolved;
+    }
+    resolved.problems.extend(limits::of_cluster(&world.kafka));
     resolved.problems.extend(name_problems(&world.key));
     let asked = find_version(spec, &mut resolved.problems);
     if let Some(asked) = asked {
@@ -78,6 +85,7 @@ pub fn resolve(world: &World) -> Resolved {
     });
 
     let pools = pools::resolve(world, &mut resolved);
+    resolved.problems.extend(limits::too_heavy(world, &listeners.served, &pools));
     check_cluster(world, &pools, &mut resolved);
     let (problems, notices) = listeners::check_brokers(&world.key, &listeners.served, &pools);
     resolved.problems.extend(problems);
@@ -93,6 +101,7 @@ pub fn resolve(world: &World) -> Resolved {
             listeners: listeners.served,
             authorization,
             pools,
+            kept: kept(world, &resolved.pool_problems),
             domain: world.settings.cluster_domain.clone(),
             logging: files.logging,
             metrics: files.metrics,
@@ -102,6 +111,20 @@ pub fn resolve(world: &World) -> Resolved {
         resolved.cluster = Some(cluster);
     }
     resolved
+}
+
+/// The nodes of pools that are refused, by what is durable about them.
+fn kept(world: &World, refused: &BTreeMap<String, Vec<Problem>>) -> Vec<Kept> {
+    let statuses = refused.keys().filter_map(|pool| Some((pool, world.pools.get(pool)?.status.as_ref()?)));
+    let nodes = statuses.filter_map(|(pool, status)| {
+        let roles = Roles::parse(status.roles.as_deref()?)?;
+        let ids = status.node_ids.iter().flatten().map(|id| NodeId(*id));
+        Some(ids.map(move |id| Kept { id, pod: world.key.pod(pool, id), roles }))
+    });
+    nodes
+        .flatten()
+        .filter(|kept| world.pod_sets.values().any(|set| set.pods.contains_key(&kept.pod)))
+        .collect()
 }
 
 /// The files of nodes that users have a say in.

@@ -186,7 +186,8 @@ pub(crate) fn due<'a>(
     cluster: &'a Cluster,
     outlived: &BTreeMap<NodeId, Vec<String>>,
 ) -> Vec<Due<'a>> {
-    let voters: BTreeSet<String> = cluster.voters().map(|node| cluster.pod_name(node)).collect();
+    let kept = cluster.kept_controllers().map(|kept| kept.pod.clone());
+    let voters: BTreeSet<String> = cluster.voters().map(|node| cluster.pod_name(node)).chain(kept).collect();
     let due_pod = |node: Node<'a>| due_pod(world, cluster, node, &voters, outlived.get(&node.id));
     let mut due: Vec<_> = cluster.nodes().filter_map(due_pod).collect();
     due.sort_by_key(|due| due.node.id);

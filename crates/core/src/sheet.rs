@@ -139,6 +139,12 @@ impl<'a> Sheet<'a> {
         Ok((outcome, pod))
     }
 
+    /// The pod.
+    pub(crate) fn pod(&self) -> Result<Value, serde_json::Error> {
+        let (served, config) = self.config();
+        pods::render(self, &served, &config)
+    }
+
     /// The listeners that are served, and the settings of the node.
     fn config(&self) -> (Vec<Served<'a>>, Properties) {
         let Common { cluster, spec, quorum, bootstrap_servers, .. } = self.common;
@@ -375,9 +381,7 @@ impl Known {
         if let Some(pod) = self.pods.remove(&node.id) {
             return Ok(Some(pod));
         }
-        let Some(sheet) = self.sheet(common, node) else { return Ok(None) };
-        let (served, config) = sheet.config();
-        pods::render(&sheet, &served, &config).map(Some)
+        self.sheet(common, node).map(|sheet| sheet.pod()).transpose()
     }
 
     /// The fingerprint of that pod.

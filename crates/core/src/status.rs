@@ -3,10 +3,12 @@
 //! A status is written only when it says something else than before. The durable facts (`clusterId`,
 //! `initialControllers`, `nodeIds`) are never part of it: they are written on their own, under a precondition.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
+use karst_api::bounds;
 use serde::Serialize;
 
 use crate::certificates;
@@ -133,6 +135,46 @@ pub fn unreadable(
 
 fn warning(notice: &Notice) -> api::Condition {
     condition("Warning", true, Some((notice.reason(), &notice.to_string())))
+}
+
+/// What all messages of a status may be long together: the rest of the resource has to find room beside it.
+const ALL_MESSAGES: usize = 256 * 1024;
+/// How many warnings a status has. Nobody reads more.
+const WARNINGS: usize = 200;
+
+/// The conditions as the schema takes them: a status that is refused would tell nothing at all. Long messages are cut, and of many
+/// warnings the first are told.
+fn bounded(conditions: Vec<api::Condition>) -> Vec<api::Condition> {
+    let (mut bytes, mut warnings, mut left_out) = (0_usize, 0, 0);
+    let mut kept = Vec::new();
+    for mut condition in conditions {
+        condition.message = condition.message.map(cut);
+        let length = condition.message.as_ref().map_or(0, String::len);
+        let is_warning = condition.type_.as_deref() == Some("Warning");
+        if is_warning && (warnings == WARNINGS || bytes.saturating_add(length) > ALL_MESSAGES) {
+            left_out += 1;
+            continue;
+        }
+        bytes = bytes.saturating_add(length);
+        warnings += usize::from(is_warning);
+        kept.push(condition);
+    }
+    if left_out > 0 {
+        let message = format!("{left_out} more warnings are left out; deal with the others first");
+        kept.push(condition("Warning", true, Some(("MoreWarnings", &message))));
+    }
+    kept
+}
+
+/// A message that is no longer than the schema allows.
+fn cut(message: String) -> String {
+    const END: &str = " ... (the rest is left out)";
+    let most = usize::try_from(bounds::MESSAGE).unwrap_or(usize::MAX);
+    if message.len() <= most {
+        return message;
+    }
+    let end = (0..=most - END.len()).rev().find(|end| message.is_char_boundary(*end));
+    format!("{}{END}", &message[..end.unwrap_or_default()])
 }
 
 /// Gives each condition the time since when it holds: the old one's, if there was one like it.
@@ -262,7 +304,7 @@ pub fn of_kafka(
         Some(cluster) => quorum_status::conditions(world, cluster),
         None => quorum_status::said(world, &[quorum_status::HEALTHY, quorum_status::RECONCILED]),
     });
-    status.conditions = Some(since(conditions, status.conditions.as_ref(), world.now));
+    status.conditions = Some(since(bounded(conditions), status.conditions.as_ref(), world.now));
     if progress.is_settled() {
         status.observed_generation = world.kafka.metadata.generation;
     }
@@ -307,7 +349,9 @@ fn listener_status(world: &World, cluster: &Cluster, listener: &ClientListener) 
         Some(_) => own_certificates::published(world, listener).map(|certificate| vec![certificate]),
         None => listener.tls.then(|| certificates::for_clients(world)).flatten(),
     };
-    let found = address::bootstrap(world, cluster, listener);
+    // One that is cut off would be of no use.
+    let certificates = certificates.map(|all| all.into_iter().filter(is_short_enough).collect());
+    let found = first_of(address::bootstrap(world, cluster, listener));
     let is_known = !found.is_empty();
     let addresses = found
         .iter()
@@ -319,6 +363,15 @@ fn listener_status(world: &World, cluster: &Cluster, listener: &ClientListener) 
         bootstrap_servers: is_known.then(|| servers.collect::<Vec<_>>().join(",")),
         certificates,
     }
+}
+
+fn is_short_enough(certificate: &String) -> bool {
+    i64::try_from(certificate.len()).is_ok_and(|length| length <= bounds::CERTIFICATE)
+}
+
+/// As many addresses as a status takes. Clients need only one that answers.
+fn first_of(addresses: BTreeSet<(String, u16)>) -> BTreeSet<(String, u16)> {
+    addresses.into_iter().take(usize::try_from(bounds::ADDRESSES).unwrap_or(usize::MAX)).collect()
 }
 
 /// The new status of a pool.
@@ -334,7 +387,7 @@ pub fn of_pool(
     let mut conditions = progress.conditions();
     conditions.extend(notices.iter().filter(|notice| notice.pool() == Some(name)).map(warning));
     conditions.extend(said_before(pool, &conditions));
-    status.conditions = Some(since(conditions, status.conditions.as_ref(), now));
+    status.conditions = Some(since(bounded(conditions), status.conditions.as_ref(), now));
     if progress.is_settled() {
         status.observed_generation = pool.metadata.generation;
     }
@@ -423,6 +476,26 @@ mod tests {
         assert_eq!(later[0].last_transition_time, first[0].last_transition_time);
         let ready = since(Progress::Ready.conditions(), Some(&later), at(300));
         assert_eq!(ready[0].last_transition_time.as_deref(), Some("1970-01-01T00:05:00Z"));
+    }
+
+    #[test]
+    fn a_status_is_never_larger_than_the_schema_takes() {
+        let warning = |text: String| condition("Warning", true, Some(("Something", &text)));
+        let long = bounded(vec![warning("ä".repeat(40_000))]).remove(0).message.unwrap();
+        assert!(long.len() <= 32_768 && long.ends_with("ä ... (the rest is left out)"), "{}", long.len());
+
+        let mut many = Progress::Ready.conditions();
+        many.extend((0..5000).map(|number| warning(number.to_string())));
+        many.push(condition("QuorumHealthy", true, None));
+        let told = bounded(many);
+        assert_eq!(told.len(), 1 + WARNINGS + 1 + 1);
+        let types: Vec<_> = told.iter().filter_map(|one| one.type_.as_deref()).collect();
+        assert!(types.contains(&"Ready") && types.contains(&"QuorumHealthy"));
+        assert!(told.last().unwrap().message.as_ref().unwrap().starts_with("4800 more warnings"));
+
+        let heavy = (0..100).map(|_| warning("x".repeat(30_000))).collect();
+        let bytes: usize = bounded(heavy).iter().map(|one| one.message.as_ref().unwrap().len()).sum();
+        assert!(bytes < ALL_MESSAGES + 100, "{bytes}");
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use karst_api as api;
+use karst_api::bounds;
 
 use crate::ids::NodeId;
+use crate::limits;
 use crate::names;
 use crate::problem::Problem;
 use crate::quantity::Quantity;
@@ -107,6 +109,9 @@ impl Storage {
         let volumes = wire.volumes.as_deref().unwrap_or_default();
         if volumes.is_empty() {
             return Err(Problem::storage(field, "volumes", "is empty", "list at least one volume"));
+        }
+        if let Some(problem) = limits::too_many(&format!("{field}.volumes"), volumes.len(), bounds::VOLUMES) {
+            return Err(problem);
         }
         let mut ids = BTreeSet::new();
         let mut disks = Vec::new();

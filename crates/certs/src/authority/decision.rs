@@ -183,7 +183,7 @@ fn now_or_later(
 ) -> Decision {
     if let Opening::Closed { next } = opening {
         let opens_in_time = next.is_some_and(|next| next < current.not_after);
-        if opens_in_time || now < current.not_after - LAST_CALL {
+        if opens_in_time || now < current.not_after.saturating_sub(LAST_CALL).unwrap_or(current.not_after) {
             return Decision::Postpone { change, cause, until: next.map_or(Until::NoWindow, Until::Time) };
         }
     }

@@ -270,14 +270,14 @@ fn what_nobody_can_do_is_said_on_the_right_resource_and_nothing_that_runs_is_tou
             "brokers",
             |world| edit_pool(world, "brokers", |pool| pool.spec.replicas = -1),
             &["pool 'brokers'", "spec.replicas is -1"],
-            &["spec.replicas is -1", "from 0 to 10000"],
+            &["spec.replicas is -1", "from 0 to 1000"],
         ),
         (
             "a huge number of replicas",
             "brokers",
             |world| edit_pool(world, "brokers", |pool| pool.spec.replicas = i32::MAX),
             &["pool 'brokers'", "spec.replicas is 2147483647"],
-            &["spec.replicas is 2147483647", "from 0 to 10000"],
+            &["spec.replicas is 2147483647", "from 0 to 1000"],
         ),
         (
             "no roles",
