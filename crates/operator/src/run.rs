@@ -88,6 +88,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
             index: Arc::clone(&index),
             queue: Arc::clone(&queue),
             leadership: Arc::clone(&leadership),
+            confirmed: Arc::default(),
         },
         config_maps: References::new(client.clone(), Arc::clone(&queue)),
         named_secrets: References::new(client.clone(), Arc::clone(&queue)),
