@@ -68,6 +68,11 @@ impl Kafka {
         self.nodes.open.load(Ordering::Relaxed)
     }
 
+    /// How many clusters were asked something so far.
+    pub(crate) fn asked(&self) -> usize {
+        lock(&self.nodes.known).len()
+    }
+
     /// From now on these clusters take connections and questions, and say nothing.
     pub(crate) fn hang(&self, clusters: impl IntoIterator<Item = Name>) {
         lock(&self.nodes.hung).extend(clusters);

@@ -18,7 +18,7 @@ use crate::usage::Memory;
 const HUNG: usize = 20;
 /// How long all of them may take to be as they were asked for.
 const CHANGED: Duration = Duration::from_secs(1800);
-/// How long it may take until the operator has a connection to each cluster.
+/// How long it may take until the operator has asked each cluster.
 const CONNECTED: Duration = Duration::from_secs(600);
 /// For so long the number of connections must not grow to count as all there are.
 const STEADY: Duration = Duration::from_secs(30);
@@ -74,17 +74,15 @@ pub(crate) async fn live(running: &mut Running, figures: &mut Vec<Figure>, clust
     Ok(())
 }
 
-/// The most memory, and the most connections, until the operator has opened all that it wants.
+/// The most memory, and the most connections at a time, until the operator has asked everybody and opened all that it wants.
 async fn connected(running: &Running, live: &Live, clusters: usize) -> Result<(Memory, usize)> {
     let began = Instant::now();
     let (mut most, mut most_memory) = (0, running.memory()?);
     let mut grew = Instant::now();
-    while most < clusters || grew.elapsed() < STEADY {
+    while live.kafka.asked() < clusters || grew.elapsed() < STEADY {
         if began.elapsed() > CONNECTED {
-            let words = running.last_words();
-            bail!(
-                "the operator has only {most} connections to {clusters} clusters; its last words:\n{words}"
-            );
+            let (asked, words) = (live.kafka.asked(), running.last_words());
+            bail!("the operator has asked only {asked} of {clusters} clusters; its last words:\n{words}");
         }
         sleep(LOOK_EVERY).await;
         let memory = running.memory()?;

@@ -174,3 +174,86 @@ fn metadata(facts: &Facts) -> MetadataResponse {
         .with_cluster_id(Some(text(&facts.cluster_id)))
         .with_brokers(facts.brokers.iter().map(broker).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    use karst_kafka::{Admin, Bootstrap, ClientConfig, Endpoint, TopicSelection};
+    use tokio::net::TcpListener;
+    use uuid::Uuid;
+
+    use crate::kafka::{read, write};
+
+    fn facts() -> Facts {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
+        let node =
+            |id| Node { id, host: "127.0.0.1".into(), directory: Uuid::from_u128(id.unsigned_abs().into()) };
+        Facts {
+            cluster_id: "the-id".into(),
+            controllers: [3, 4, 5].map(node).into(),
+            brokers: [0, 1, 2].map(node).into(),
+            config: [("min.insync.replicas".to_owned(), "2".to_owned())].into(),
+            tls: Arc::new(tls),
+        }
+    }
+
+    /// Answers as if the question came to `port`, wherever it came.
+    async fn listen(port: u16) -> Endpoint {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = Endpoint::new("127.0.0.1", listener.local_addr().unwrap().port());
+        tokio::spawn(async move {
+            let facts = Arc::new(facts());
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let facts = Arc::clone(&facts);
+                tokio::spawn(async move {
+                    while let Ok(question) = read(&mut stream).await {
+                        write(&mut stream, &answer(&facts, port, question).unwrap()).await.unwrap();
+                    }
+                });
+            }
+        });
+        endpoint
+    }
+
+    #[tokio::test]
+    async fn the_operators_client_understands_what_controllers_say() {
+        let controllers = Bootstrap::Controllers(vec![listen(CONTROLLER_PORT).await]);
+        let admin = Admin::new(controllers, ClientConfig::default());
+        let quorum = admin.describe_quorum().await.unwrap();
+        assert_eq!((quorum.leader.0, quorum.voters.len(), quorum.observers.len()), (3, 3, 3));
+        assert!(quorum.voters.iter().all(|voter| voter.directory.is_some() && quorum.takes_part(voter)));
+        let told = admin.describe_controllers().await.unwrap();
+        assert_eq!((told.cluster_id.as_str(), told.leader.map(|id| id.0)), ("the-id", Some(3)));
+        let features = admin.features().await.unwrap().finalized;
+        assert_eq!(features["kraft.version"], 1);
+        assert!(features["metadata.version"] > 20);
+    }
+
+    #[tokio::test]
+    async fn the_operators_client_understands_what_brokers_say() {
+        let brokers = Bootstrap::Brokers(vec![listen(BROKER_PORT).await]);
+        let admin = Admin::new(brokers, ClientConfig::default());
+        let cluster = admin.describe_cluster().await.unwrap();
+        assert_eq!((cluster.brokers.len(), cluster.fenced_known), (3, true));
+        assert_eq!(admin.metadata(TopicSelection::All).await.unwrap().topics, []);
+        assert_eq!(admin.list_partition_reassignments().await.unwrap(), []);
+    }
+
+    #[test]
+    fn a_setting_is_told_from_where_it_is() {
+        use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
+        let keys = ["min.insync.replicas", "num.io.threads"].map(StrBytes::from_static_str);
+        let resource = DescribeConfigsResource::default().with_configuration_keys(Some(keys.into()));
+        let told = configs(&facts(), &DescribeConfigsRequest::default().with_resources(vec![resource]));
+        let entries: Vec<_> =
+            told.results[0].configs.iter().map(|one| (one.value.clone(), one.config_source)).collect();
+        assert_eq!(entries, [(Some(text("2")), FROM_ITS_FILE), (None, DEFAULT)]);
+    }
+}
