@@ -17,6 +17,9 @@ pub(crate) struct Options {
     /// Also measure with 1,000 clusters (takes several minutes and some gigabytes)
     #[arg(long)]
     large: bool,
+    /// Measure only what is left of clusters that have come and gone for so many minutes, 60 if none is given
+    #[arg(long, value_name = "MINUTES", num_args = 0..=1, default_missing_value = "60", conflicts_with = "large")]
+    week: Option<u64>,
     /// Where to write the figures as JSON
     #[arg(long, default_value = "target/bench.json")]
     json: PathBuf,
@@ -32,6 +35,9 @@ pub(crate) fn bench(options: &Options) -> Result<()> {
     cargo.arg("--operator").arg(programs.join("karst-operator")).arg("--json").arg(&options.json);
     if options.large {
         cargo.arg("--large");
+    }
+    if let Some(minutes) = options.week {
+        cargo.arg(format!("--week={minutes}"));
     }
     command::run_visibly(&mut cargo)
 }

@@ -6,6 +6,8 @@ pub(crate) const TEN_THOUSAND_IDS: Duration = Duration::from_millis(10);
 pub(crate) const START: Duration = Duration::from_millis(300);
 pub(crate) const ONE_CLUSTER: Duration = Duration::from_millis(300);
 pub(crate) const TWENTY_CLUSTERS: Duration = Duration::from_secs(3);
+/// Processor time of the operator when all of 1,000 clusters are changed at once.
+pub(crate) const ALL_CHANGED: Duration = Duration::from_secs(30);
 
 /// Resident memory, in bytes, with so many clusters; nothing is promised for other numbers.
 pub(crate) fn memory(clusters: usize) -> Option<u64> {

@@ -28,6 +28,7 @@ const IDLE: f64 = 0.1;
 /// Ended and removed when dropped, in the order of the fields.
 #[derive(Debug)]
 pub(crate) struct ControlPlane {
+    controllers: Option<Process>,
     api: Process,
     store: Process,
     directory: TempDir,
@@ -47,9 +48,27 @@ impl ControlPlane {
         fs::write(here.join("audit-policy.json"), audit::policy(audited))?;
         let store = start_store(kubernetes, here, store_port, peer_port)?;
         let api = start_api(kubernetes, here, store_port, api_port)?;
-        let mut control_plane = Self { api, store, directory };
+        let mut control_plane = Self { controllers: None, api, store, directory };
         control_plane.await_ready().await?;
         Ok(control_plane)
+    }
+
+    /// Starts the controllers that remove what belongs to nobody any more. Without them nothing that was deleted goes.
+    pub(crate) fn start_controllers(&mut self, kubernetes: &Path) -> Result<()> {
+        let [port] = free_ports()?;
+        let here = self.directory.path();
+        let mut controllers = called(kubernetes, "kube-controller-manager", here);
+        controllers.arg(format!("--secure-port={port}")).args([
+            "--kubeconfig=identities/controller-manager.kubeconfig",
+            "--bind-address=127.0.0.1",
+            "--leader-elect=false",
+            "--use-service-account-credentials=true",
+            "--service-account-private-key-file=identities/service-accounts.key",
+            "--root-ca-file=identities/ca.crt",
+            "--controllers=garbage-collector-controller,namespace-controller,persistentvolumeclaim-protection-controller",
+        ]);
+        self.controllers = Some(Process::start("kube-controller-manager", &mut controllers, here)?);
+        Ok(())
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -93,7 +112,10 @@ impl ControlPlane {
         bail!("the API server has been busy for {} s with nothing to do", PATIENCE.as_secs())
     }
 
-    fn must_run(&mut self) -> Result<()> {
+    pub(crate) fn must_run(&mut self) -> Result<()> {
+        if let Some(controllers) = &mut self.controllers {
+            controllers.must_run()?;
+        }
         self.store.must_run()?;
         self.api.must_run()
     }

@@ -15,7 +15,12 @@ mod control_plane;
 mod decisions;
 mod http;
 mod install;
+mod kafka;
+mod kubelet;
+mod large;
+mod live;
 mod machine;
+mod network;
 mod operator;
 mod places;
 mod pods;
@@ -25,9 +30,11 @@ mod requests;
 mod scenario;
 mod stage;
 mod usage;
+mod week;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Parser;
@@ -55,6 +62,10 @@ struct Options {
     /// Go on to 1,000 clusters, which takes some minutes more
     #[arg(long)]
     large: bool,
+
+    /// Measure only what is left when clusters have come and gone for so many minutes
+    #[arg(long, value_name = "MINUTES", num_args = 0..=1, default_missing_value = "60", conflicts_with = "large")]
+    week: Option<u64>,
 }
 
 fn main() -> ExitCode {
@@ -68,6 +79,10 @@ fn main() -> ExitCode {
 }
 
 fn run(options: Options) -> Result<()> {
+    if options.large || options.week.is_some() {
+        network::enter()?;
+    }
+    let week = options.week.map(|minutes| Duration::from_secs(60 * minutes));
     let programs = Programs {
         kubernetes: places::existing(options.kubernetes, places::cached_kubernetes)?,
         operator: places::existing(options.operator, places::release_operator)?,
@@ -80,7 +95,7 @@ fn run(options: Options) -> Result<()> {
     let report = runtime.block_on(async {
         // Dropping the unfinished scenario ends every process it started and removes its files.
         tokio::select! {
-            report = Box::pin(Scenario { programs, large: options.large }.measure()) => report,
+            report = Box::pin(Scenario { programs, large: options.large, week }.measure()) => report,
             stopped = asked_to_stop() => {
                 stopped?;
                 bail!("stopped before all was measured; what was started has been ended")

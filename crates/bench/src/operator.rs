@@ -57,10 +57,25 @@ impl Operator {
 
     /// Whether it leads, and has nothing left to do that could be done now.
     pub(crate) async fn has_nothing_to_do(&mut self) -> Result<bool> {
+        let metrics = self.metrics().await?;
+        Ok(metric(&metrics, "karst_leader")? == 1.0 && metric(&metrics, "karst_queue_depth")? == 0.0)
+    }
+
+    /// All that it tells of itself.
+    pub(crate) async fn metrics(&mut self) -> Result<String> {
         self.process.must_run()?;
         let answer = timeout(PATIENCE, http::get(self.http, "/metrics")).await;
         let (_, metrics) = answer.context("the operator does not answer")??;
-        Ok(metric(&metrics, "karst_leader")? == 1.0 && metric(&metrics, "karst_queue_depth")? == 0.0)
+        Ok(metrics)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Fails when it has ended.
+    pub(crate) fn must_run(&mut self) -> Result<()> {
+        self.process.must_run()
     }
 
     pub(crate) fn memory(&self) -> Result<Memory> {

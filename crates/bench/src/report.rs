@@ -108,7 +108,7 @@ impl Figure {
         self
     }
 
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.limit.is_some_and(|limit| !limit.holds(self.measured))
     }
 
@@ -138,7 +138,7 @@ impl Figure {
 }
 
 /// The middle one; of an even number, the lower of the two in the middle.
-fn median(samples: &[Duration]) -> Duration {
+pub(crate) fn median(samples: &[Duration]) -> Duration {
     let mut sorted = samples.to_owned();
     sorted.sort();
     sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or_default()

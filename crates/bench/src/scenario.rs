@@ -7,14 +7,16 @@ use tokio::time::Instant;
 
 use crate::budgets;
 use crate::decisions;
+use crate::large;
 use crate::machine::Machine;
 use crate::report::{Figure, Limit, Report, RequestTable, Value};
 use crate::requests::Requests;
 use crate::stage::{Applied, Programs, Running, Stage};
 use crate::usage::Memory;
+use crate::week;
 
 /// How often what takes a moment is repeated; the median counts.
-const REPEATS: usize = 5;
+pub(crate) const REPEATS: usize = 5;
 const MANY: usize = 20;
 const GROWN: usize = 200;
 const LARGE: usize = 1000;
@@ -25,11 +27,17 @@ pub(crate) struct Scenario {
     pub(crate) programs: Programs,
     /// Whether to go on to the largest number of clusters.
     pub(crate) large: bool,
+    /// For how long clusters come and go; then nothing else is measured.
+    pub(crate) week: Option<Duration>,
 }
 
 impl Scenario {
     pub(crate) async fn measure(self) -> Result<Report> {
         let machine = Machine::before();
+        if let Some(length) = self.week {
+            let figures = self.measure_week(length).await?;
+            return Ok(Report { machine: machine.after(), figures, requests: Vec::new() });
+        }
         let mut figures = Vec::new();
         let ids = Figure::median("ids for 10,000 new nodes", &decisions::ids_for(10_000, REPEATS));
         figures.push(ids.below(Value::Time(budgets::TEN_THOUSAND_IDS)));
@@ -95,9 +103,26 @@ impl Scenario {
         let mut clusters = grow(&mut running, figures, MANY, GROWN).await?;
         if self.large {
             clusters = grow(&mut running, figures, clusters, LARGE).await?;
+            large::change_all(&mut running, figures, clusters).await?;
         }
-        measure_restart(running, figures, clusters).await?;
+        let mut running = measure_restart(running, figures, clusters).await?;
+        if self.large {
+            large::live(&mut running, figures, clusters).await?;
+        }
+        running.stop().await?;
         Ok(requests)
+    }
+
+    /// Clusters that come, change and go.
+    async fn measure_week(&self, length: Duration) -> Result<Vec<Figure>> {
+        say("Starting an API server without nodes, and what removes objects");
+        let mut stage = Stage::prepare(&self.programs).await?;
+        stage.start_controllers(&self.programs)?;
+        let (mut running, _) = stage.start().await?;
+        running.settle().await?;
+        let figures = week::measure(&mut running, length).await?;
+        running.stop().await?;
+        Ok(figures)
     }
 }
 
@@ -128,7 +153,7 @@ async fn grow(running: &mut Running, figures: &mut Vec<Figure>, from: usize, to:
 }
 
 /// An operator that finds clusters when it starts, rather than seeing them come.
-async fn measure_restart(running: Running, figures: &mut Vec<Figure>, clusters: usize) -> Result<()> {
+async fn measure_restart(running: Running, figures: &mut Vec<Figure>, clusters: usize) -> Result<Running> {
     say(&format!("Starting the operator anew with {clusters} clusters"));
     let (mut running, took) = running.stop().await?.start().await?;
     figures.push(Figure::new(format!("operator start → ready, {clusters} clusters"), Value::Time(took)));
@@ -139,8 +164,7 @@ async fn measure_restart(running: Running, figures: &mut Vec<Figure>, clusters: 
         requests.iter().filter(|(request, _)| !["get", "list", "watch"].contains(&request.verb.as_str()));
     let writes = Value::Count(writes.map(|(_, count)| count).sum());
     figures.push(Figure::new("writes after that start", writes).limited(Limit::AtMost(Value::Count(0))));
-    running.stop().await?;
-    Ok(())
+    Ok(running)
 }
 
 /// The memory of an operator that has settled.
@@ -157,13 +181,13 @@ fn with_clusters(running: &Running, clusters: usize) -> Result<Figure> {
     })
 }
 
-fn resident(what: String, memory: Memory) -> Figure {
+pub(crate) fn resident(what: String, memory: Memory) -> Figure {
     let (data, peak) = (Value::Bytes(memory.anonymous), Value::Bytes(memory.peak));
     Figure::new(what, Value::Bytes(memory.resident)).noting([format!("data {data}"), format!("peak {peak}")])
 }
 
 /// Progress goes to standard error, so that the figures can be sent elsewhere.
-fn say(what: &str) {
+pub(crate) fn say(what: &str) {
     use std::sync::LazyLock;
     static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
     eprintln!("{:>6.1} s  {what}", BEGAN.elapsed().as_secs_f64());

@@ -5,11 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use kube::Client;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::audit::AuditLog;
-use crate::clusters::{self, NODES, Quickstart};
+use crate::clusters::{self, NAMESPACE, NODES, Quickstart};
 use crate::control_plane::ControlPlane;
 use crate::install;
 use crate::operator::Operator;
@@ -77,10 +80,10 @@ impl Stage {
         let mut control_plane = ControlPlane::start(&programs.kubernetes, &install::operator_user()).await?;
         let client = control_plane.client().await?;
         let kubeconfig = install::install(&control_plane, &client).await?;
-        clusters::create_namespace(&client).await?;
+        clusters::create_namespace(&client, NAMESPACE).await?;
         control_plane.await_idle().await?;
         Ok(Self {
-            pods: Pods::watch(&client, clusters::NAMESPACE),
+            pods: Pods::watch(&client, NAMESPACE),
             audit: AuditLog::open(&control_plane.audit_log())?,
             quickstart: Quickstart::read()?,
             client,
@@ -88,6 +91,11 @@ impl Stage {
             operator: programs.operator.clone(),
             control_plane,
         })
+    }
+
+    /// Starts what removes objects that belong to nobody any more.
+    pub(crate) fn start_controllers(&mut self, programs: &Programs) -> Result<()> {
+        self.control_plane.start_controllers(&programs.kubernetes)
     }
 
     /// Starts the operator. Returns when it is ready, with the time that took.
@@ -108,9 +116,41 @@ impl Running {
         self.operator.memory()
     }
 
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        self.operator.cpu()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.operator.pid()
+    }
+
+    pub(crate) fn last_words(&self) -> String {
+        self.operator.last_words()
+    }
+
+    pub(crate) async fn metrics(&mut self) -> Result<String> {
+        self.operator.metrics().await
+    }
+
+    /// The administrator's way to the API server.
+    pub(crate) fn client(&self) -> &Client {
+        &self.stage.client
+    }
+
+    /// Fails when anything has ended that should run.
+    pub(crate) fn must_run(&mut self) -> Result<()> {
+        self.stage.control_plane.must_run()?;
+        self.operator.must_run()
+    }
+
     /// Waits until the operator leads, has nothing to do and asks for nothing. Returns what it asked for until then.
     pub(crate) async fn settle(&mut self) -> Result<Requests> {
-        let (deadline, mut quiet_since) = (Instant::now() + SETTLE, Instant::now());
+        self.settle_within(SETTLE).await
+    }
+
+    /// The same, for work that takes longer.
+    pub(crate) async fn settle_within(&mut self, patience: Duration) -> Result<Requests> {
+        let (deadline, mut quiet_since) = (Instant::now() + patience, Instant::now());
         let (mut all, mut last) = (Requests::default(), Requests::default());
         loop {
             let new = self.stage.audit.read_new()?.without_leases();
@@ -124,7 +164,7 @@ impl Running {
                 let words = self.operator.last_words();
                 bail!(
                     "the operator does not come to rest within {} s; it last asked for {last:?} and said:\n{words}",
-                    SETTLE.as_secs()
+                    patience.as_secs()
                 );
             }
             if new.total() > 0 {
@@ -137,13 +177,26 @@ impl Running {
 
     /// Applies clusters by number, all at once, and waits for their pods and then for rest.
     pub(crate) async fn apply(&mut self, numbers: RangeInclusive<usize>) -> Result<Applied> {
+        let (cpu, api_cpu) = (self.operator.cpu()?, self.stage.control_plane.cpu()?);
+        let pods_created = self.appear(numbers).await?;
+        let requests = self.settle().await?;
+        Ok(Applied {
+            pods_created,
+            cpu: self.operator.cpu()? - cpu,
+            api_cpu: self.stage.control_plane.cpu()? - api_cpu,
+            requests,
+        })
+    }
+
+    /// Applies clusters by number, all at once, and waits for their pods only. Returns how long that took.
+    pub(crate) async fn appear(&mut self, numbers: RangeInclusive<usize>) -> Result<Duration> {
         let clusters = numbers.clone().count();
         let pods = self.stage.pods.count() + clusters * NODES;
         let patience = PODS + PODS_OF_ONE_MORE * u32::try_from(clusters)?;
-        let (cpu, api_cpu) = (self.operator.cpu()?, self.stage.control_plane.cpu()?);
         let began = Instant::now();
         let Stage { quickstart, client, pods: seen, .. } = &mut self.stage;
-        let both = async { futures::try_join!(quickstart.apply(client, numbers), seen.reach(pods)) };
+        let both =
+            async { futures::try_join!(quickstart.apply(client, NAMESPACE, numbers), seen.reach(pods)) };
         let Ok(done) = timeout(patience, both).await else {
             let (seen, words) = (self.stage.pods.count(), self.operator.last_words());
             bail!(
@@ -152,14 +205,44 @@ impl Running {
             );
         };
         done?;
-        let pods_created = began.elapsed();
-        let requests = self.settle().await?;
-        Ok(Applied {
-            pods_created,
-            cpu: self.operator.cpu()? - cpu,
-            api_cpu: self.stage.control_plane.cpu()? - api_cpu,
-            requests,
-        })
+        Ok(began.elapsed())
+    }
+
+    /// Applies clusters by number in another namespace, and waits for nothing.
+    pub(crate) async fn apply_in(&self, namespace: &str, numbers: RangeInclusive<usize>) -> Result<()> {
+        self.stage.quickstart.apply(&self.stage.client, namespace, numbers).await
+    }
+
+    /// Changes clusters by number, all in the same way, and waits for nothing.
+    pub(crate) async fn change_in(
+        &self,
+        namespace: &str,
+        numbers: RangeInclusive<usize>,
+        change: &Value,
+    ) -> Result<()> {
+        clusters::change(&self.stage.client, namespace, numbers, change).await
+    }
+
+    /// Waits until a namespace has so many pods.
+    pub(crate) async fn until_pods_in(
+        &self,
+        namespace: &str,
+        count: usize,
+        patience: Duration,
+    ) -> Result<()> {
+        let api: Api<Pod> = Api::namespaced(self.stage.client.clone(), namespace);
+        let deadline = Instant::now() + patience;
+        loop {
+            let pods = api.list_metadata(&ListParams::default()).await?.items.len();
+            if pods >= count {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let words = self.operator.last_words();
+                bail!("{namespace} has only {pods} of {count} pods; the operator's last words:\n{words}");
+            }
+            sleep(LOOK_EVERY * 5).await;
+        }
     }
 
     /// Watches a settled operator do nothing.

@@ -74,8 +74,9 @@ impl Compared {
                 size: size.clone(),
                 why: refused.why.clone(),
             });
-            if refused.until > world.now {
-                self.look_soon(Some(world.time_until(refused.until)));
+            let pause = world.time_until(refused.until);
+            if !pause.is_zero() {
+                self.look_soon(Some(pause));
                 return;
             }
         }

@@ -101,7 +101,7 @@ pub fn owner_of_seen(world: &World, object: &Object) -> Option<String> {
 pub(crate) fn is_hidden(world: &World, object: &Object) -> bool {
     let is_known = || {
         let known = world.strangers.get(&object.describe());
-        known.is_some_and(|stranger| stranger.until > world.now)
+        known.is_some_and(|stranger| !world.time_until(stranger.until).is_zero())
     };
     owner_of_seen(world, object).is_some() || is_known()
 }

@@ -22,6 +22,9 @@ use crate::names::{
 use crate::podset::Rendered;
 use crate::steps::Deed;
 
+/// Twice as long as the longest pause that is remembered.
+const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+
 /// Who an object is, without the parts nobody looks at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Meta {
@@ -617,9 +620,10 @@ impl World {
         })
     }
 
-    /// How long it is until then. Nothing, when it is past.
+    /// How long a pause lasts that ends then. Nothing, when that is past, or further away than any pause: the clock was set back since.
     pub(crate) fn time_until(&self, then: Timestamp) -> Duration {
-        Duration::try_from(then.duration_since(self.now)).unwrap_or_default()
+        let pause = Duration::try_from(then.duration_since(self.now)).unwrap_or_default();
+        if pause > LONGEST_PAUSE { Duration::ZERO } else { pause }
     }
 
     /// What the status of the cluster says now.

@@ -178,6 +178,12 @@ impl<'a> Cluster<'a> {
         Ok(pods.into_iter().map(|pod| (pod.name_any(), pod.uid().unwrap_or_default())).collect())
     }
 
+    /// How often the containers of each pod were started again.
+    pub async fn restart_counts(&self) -> Result<BTreeMap<String, i32>> {
+        let pods = self.scene.api::<Pod>().list(&self.listed()).await?;
+        Ok(pods.iter().map(|pod| (pod.name_any(), restarts(pod))).collect())
+    }
+
     /// Waits until there are this many pods, and returns their UIDs.
     pub async fn until_pods(&self, count: usize) -> Result<BTreeMap<String, String>> {
         let what = format!("{count} pods of {}", self.name);
@@ -234,6 +240,12 @@ impl<'a> Cluster<'a> {
 /// The UIDs of pods by name.
 pub fn uids(pods: &BTreeMap<String, Pod>) -> BTreeMap<String, String> {
     pods.iter().map(|(name, pod)| (name.clone(), pod.uid().unwrap_or_default())).collect()
+}
+
+/// How often the containers of a pod were started again.
+pub fn restarts(pod: &Pod) -> i32 {
+    let containers = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+    containers.into_iter().flatten().map(|container| container.restart_count).sum()
 }
 
 /// Is the pod ready, and going to stay?

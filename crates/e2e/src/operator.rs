@@ -6,13 +6,13 @@ use anyhow::{Context, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::runtime::watcher::Config;
 use kube::{Api, Client, ResourceExt};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::cluster::is_pod_ready;
+use crate::cluster::{is_pod_ready, restarts};
 use crate::{kubectl, processes, wait};
 
 const NAMESPACE: &str = "karst-system";
@@ -80,6 +80,12 @@ impl Operator {
         let series = format!(r#"strimzi_reconciliations_total{{kind="Kafka",namespace="{namespace}"}} "#);
         let value = metrics.lines().find_map(|line| line.strip_prefix(&series));
         value.map_or(Ok(0), |value| value.parse().with_context(|| format!("not a count: {value}")))
+    }
+
+    /// How often operators were started again, all replicas together.
+    pub async fn restarts(&self) -> Result<i32> {
+        let pods = self.pods().list(&ListParams::default().labels(PODS)).await?;
+        Ok(pods.iter().map(restarts).sum())
     }
 
     /// Kills the operator's process in a pod, without a chance to say goodbye. Its container is started anew.

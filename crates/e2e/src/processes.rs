@@ -27,7 +27,7 @@ pub(crate) fn kafka_runs(pod: &Pod) -> bool {
 }
 
 /// Ends Kafka in a pod, without a warning.
-pub(crate) fn kill_kafka(pod: &Pod) -> Result<()> {
+pub fn kill_kafka(pod: &Pod) -> Result<()> {
     signal(pod, KAFKA, Signal::SIGKILL)
 }
 

@@ -108,6 +108,17 @@ fn suffix() -> Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// How long a soak lasts: as many minutes as `KARST_SOAK_MINUTES` says, or what is usual.
+pub fn minutes(usual: u64) -> Result<Duration> {
+    let minutes = match std::env::var("KARST_SOAK_MINUTES") {
+        Ok(minutes) => {
+            minutes.parse().with_context(|| format!("KARST_SOAK_MINUTES={minutes} is no number"))?
+        }
+        Err(_) => usual,
+    };
+    Ok(Duration::from_secs(60 * minutes))
+}
+
 /// Tells a story: `tell` gets a scene, and `limit` to come to its end.
 pub async fn story(name: &str, limit: Duration, tell: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
     let _turn = ONE_AT_A_TIME.lock().await;

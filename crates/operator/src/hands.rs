@@ -3,6 +3,7 @@
 //! Every call has a deadline. What the API server answers goes into the index at once, so the next decision does
 //! not wait for the watch to catch up.
 
+pub(crate) mod confirmed;
 mod facts;
 mod pods;
 mod removals;
@@ -28,6 +29,7 @@ use kube::api::{ListParams, ObjectList, PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
 
+use self::confirmed::Confirmed;
 use crate::failure::{DEADLINE, Failure};
 use crate::heartbeats::{Heartbeats, Part};
 use crate::index::{Index, Indexed};
@@ -52,6 +54,7 @@ pub(crate) struct Hands {
     pub(crate) queue: Arc<Queue>,
     pub(crate) leadership: Arc<Leadership>,
     pub(crate) heartbeats: Arc<Heartbeats>,
+    pub(crate) confirmed: Arc<Confirmed>,
 }
 
 impl std::fmt::Debug for Hands {
@@ -146,7 +149,10 @@ impl Hands {
     /// Nothing is made for a pool that is gone: nobody would remove it. The cache may lag behind, so ask: for each one by itself,
     /// because a list waits until the API server's own cache is up to date, up to a tenth of a second.
     pub(crate) async fn pools_exist(&self, world: &World, pools: &BTreeSet<&str>) -> Result<(), Failure> {
-        let seen = pools.iter().filter_map(|name| world.pools.get(*name));
+        let is_sure = |pool: &&Arc<KafkaNodePool>| {
+            pool.meta().uid.as_deref().is_some_and(|uid| self.confirmed.is_there(uid))
+        };
+        let seen = pools.iter().filter_map(|name| world.pools.get(*name)).filter(|pool| !is_sure(pool));
         let looked = futures::future::join_all(seen.map(|pool| self.exists(&world.key, pool))).await;
         looked.into_iter().collect()
     }
@@ -155,7 +161,8 @@ impl Hands {
         let (name, uid) = (pool.meta().name.as_deref().unwrap_or_default(), &pool.meta().uid);
         let api: Api<PartialObjectMeta<KafkaNodePool>> = Api::namespaced(self.client.clone(), &key.namespace);
         let live = self.call(&format!("could not look at KafkaNodePool {name}"), api.get_opt(name)).await?;
-        if live.is_some_and(|live| live.metadata.uid == *uid) {
+        if let Some(live) = live.filter(|live| live.metadata.uid == *uid) {
+            self.confirmed.pool(&live.metadata);
             return Ok(());
         }
         Err(Failure::Changed(format!("KafkaNodePool {name} is gone since it was looked at")))
@@ -202,16 +209,21 @@ impl Hands {
             Object::ConfigMap(map) => self.apply::<ConfigMapWire, _>(world, object, map).await,
             Object::Budget(budget) => self.apply::<BudgetWire, _>(world, object, budget).await,
             Object::Policy(policy) => self.apply::<PolicyWire, _>(world, object, policy).await,
-            Object::PodSet(set) => self.apply::<StrimziPodSet, _>(world, object, set).await,
+            Object::PodSet(set) => {
+                let written = self.apply::<StrimziPodSet, _>(world, object, set).await?;
+                self.confirmed.pod_set(&written);
+                Ok(written)
+            }
             Object::Claim(claim) => self.apply::<ClaimWire, _>(world, object, claim).await,
         }
+        .map(drop)
     }
 
     /// Writes an object in place of the one that was seen, or as a new one.
     ///
     /// A new one is applied too, and not posted: what a POST sets belongs to another field manager, and would stay when it is
     /// no longer asked for.
-    async fn apply<K, B>(&self, world: &World, object: &Object, body: &B) -> Result<(), Failure>
+    async fn apply<K, B>(&self, world: &World, object: &Object, body: &B) -> Result<ObjectMeta, Failure>
     where
         K: Indexed,
         B: serde::Serialize,
@@ -253,7 +265,13 @@ impl Hands {
         Ok(found)
     }
 
-    async fn patch<K, B>(&self, namespace: &str, object: &Object, patch: &Patch<B>) -> Result<(), Failure>
+    /// Returns what was written, as the API server has it.
+    async fn patch<K, B>(
+        &self,
+        namespace: &str,
+        object: &Object,
+        patch: &Patch<B>,
+    ) -> Result<ObjectMeta, Failure>
     where
         K: Indexed,
         B: serde::Serialize + std::fmt::Debug,
@@ -267,8 +285,9 @@ impl Hands {
         let api = self.api::<K>(namespace);
         let written = self.call(&what, api.patch(name, &parameters, patch)).await?;
         tracing::debug!(object = %object.describe(), "written");
+        let meta = written.meta().clone();
         self.learn(written);
-        Ok(())
+        Ok(meta)
     }
 
     /// Passes the wish of a pod set's annotation on to its pods, and removes it when all have it.
@@ -341,6 +360,7 @@ impl Hands {
         let what = format!("could not change the finalizers of KafkaNodePool {name}");
         let patched =
             self.call(&what, api.patch(name, &PatchParams::default(), &Patch::Merge(&patch))).await?;
+        self.confirmed.pool(&patched.metadata);
         if patched.metadata.deletion_timestamp.is_none() {
             self.learn(patched);
         }

@@ -6,6 +6,7 @@ mod support;
 mod anew;
 mod around;
 mod certificates;
+mod clocks;
 mod configuration;
 mod creation;
 mod golden;

@@ -8,6 +8,7 @@ mod disasters;
 mod kafka_calls;
 mod kills;
 mod nothing_lost;
+mod platform;
 mod replacement;
 mod restarts;
 mod scenarios;

@@ -49,6 +49,9 @@ impl Hands {
     /// Pods are made only for the pod set as it is now: one that it does not list any more may live elsewhere under the same id. The
     /// cache may lag behind, so ask.
     pub(crate) async fn is_as_seen(&self, namespace: &str, set: &PodSetView) -> Result<(), Failure> {
+        if self.confirmed.is_of(&set.meta.uid, set.generation) {
+            return Ok(());
+        }
         let name = &set.meta.name;
         let api: Api<PartialObjectMeta<StrimziPodSet>> = Api::namespaced(self.client.clone(), namespace);
         let live = self.call(&format!("could not look at StrimziPodSet {name}"), api.get_opt(name)).await?;

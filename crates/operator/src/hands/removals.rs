@@ -58,6 +58,9 @@ impl Hands {
     ) -> Result<(), Failure> {
         let kind = K::kind(&());
         tracing::info!(%kind, name, "deleting what is no longer wanted");
+        if let Some(uid) = &only_this.uid {
+            self.confirmed.forget(uid);
+        }
         let parameters = DeleteParams { preconditions: Some(only_this), ..DeleteParams::background() };
         let api = self.api::<K>(namespace);
         let what = format!("could not delete {kind} {name}");

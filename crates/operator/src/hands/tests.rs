@@ -95,6 +95,7 @@ impl Server {
             queue: Arc::default(),
             leadership: Arc::new(Leadership::always()),
             heartbeats: Arc::default(),
+            confirmed: Arc::default(),
         }
     }
 
@@ -344,4 +345,45 @@ async fn a_pod_that_only_the_watch_has_not_told_of_is_looked_at_first() {
     let failure = outcome.unwrap_err();
     assert!(failure.is_conflict() && !failure.is_foreign(), "{failure}");
     assert_eq!(written, [""; 0]);
+}
+
+/// Is a pool taken to be there after the API server was asked for it, and it is gone since?
+async fn is_asked_once(finalizers: &Value) -> bool {
+    let path = format!("/apis/kafka.strimzi.io/v1/namespaces/{NAMESPACE}/kafkanodepools/brokers");
+    let pool = json!({
+        "apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaNodePool",
+        "metadata": {"name": "brokers", "namespace": NAMESPACE, "uid": "uid-pool", "generation": 1, "finalizers": finalizers},
+        "spec": {"replicas": 1, "roles": ["broker"], "storage": {"type": "ephemeral"}},
+    });
+    let server = Server::with(&path, pool.clone());
+    let (hands, mut world) = (server.hands(), world());
+    world.pools.insert("brokers".to_owned(), Arc::new(serde_json::from_value(pool).unwrap()));
+    let brokers = BTreeSet::from(["brokers"]);
+    hands.pools_exist(&world, &brokers).await.unwrap();
+    server.objects.lock().unwrap().clear();
+    hands.pools_exist(&world, &brokers).await.is_ok()
+}
+
+#[tokio::test]
+async fn a_pool_is_asked_for_once_in_a_moment_if_it_cannot_go_without_us() {
+    assert!(is_asked_once(&json!([POOL_FINALIZER])).await);
+    assert!(!is_asked_once(&json!([])).await);
+}
+
+#[tokio::test]
+async fn pods_are_made_for_the_pod_set_that_was_just_written_and_for_no_other() {
+    let hands = Server::default().hands();
+    let set: StrimziPodSet = serde_json::from_value(json!({
+        "apiVersion": "core.strimzi.io/v1", "kind": "StrimziPodSet",
+        "metadata": {"name": "c-brokers", "namespace": NAMESPACE, "uid": "uid-set", "generation": 2},
+        "spec": {"selector": {}, "pods": []},
+    }))
+    .unwrap();
+    let view = set.clone().view();
+    assert!(hands.is_as_seen(NAMESPACE, &view).await.is_err(), "it is asked for, and not there");
+    hands.confirmed.pod_set(&set.metadata);
+    hands.is_as_seen(NAMESPACE, &view).await.unwrap();
+    let mut older = view;
+    older.generation = 1;
+    assert!(hands.is_as_seen(NAMESPACE, &older).await.is_err(), "a view that is older than what was written");
 }
