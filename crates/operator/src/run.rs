@@ -29,6 +29,7 @@ use crate::refusals::Refusals;
 use crate::settings::Settings;
 use crate::slots::Slots;
 use crate::troubles::Troubles;
+use crate::unreadable::LeftAlone;
 use crate::waits::Waits;
 use crate::watch::{self, Synced};
 
@@ -101,7 +102,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         troubles: Troubles::default(),
         growths: Refusals::default(),
         strangers: Refusals::default(),
-        unreadable: Refusals::default(),
+        unreadable: LeftAlone::default(),
         refusals: Refusals::default(),
         checked: Checked::default(),
         doors: Refusals::default(),

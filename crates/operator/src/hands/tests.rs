@@ -17,7 +17,7 @@ use tower::service_fn;
 
 use super::*;
 
-const NAMESPACE: &str = "myproject";
+pub(crate) const NAMESPACE: &str = "myproject";
 const CLAIM: &str = "data-c-kafka-0";
 
 /// An API server with some objects, by their paths, and what was written to it.
@@ -95,6 +95,10 @@ impl Server {
             queue: Arc::default(),
             leadership: Arc::new(Leadership::always()),
         }
+    }
+
+    pub(crate) fn last_written(&self) -> Value {
+        self.written.lock().unwrap().last().unwrap().2.clone()
     }
 
     pub(crate) fn written(&self) -> Vec<String> {

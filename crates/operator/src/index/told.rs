@@ -182,8 +182,12 @@ impl<K: Indexed> OfKind<'_, K> {
         let meta = item::meta(&read);
         let (at, version) = (place(meta), version(meta));
         self.told.answered.remove(&(version, at.clone()));
-        let is_known = version > 0 && self.known_version(&at).is_some_and(|known| known >= version);
-        if is_known { Vec::new() } else { self.put(at, read) }
+        let uid = meta.uid.clone().unwrap_or_default();
+        // A restored store uses versions again: the same version does not make it the same object.
+        let is_known = self.known(&at).is_some_and(|(known, known_version)| {
+            known_version > version || (known, known_version) == (&uid, version)
+        });
+        if is_known && version > 0 { Vec::new() } else { self.put(at, read) }
     }
 
     fn deleted(&mut self, read: &Read<K>) -> Vec<Work> {
