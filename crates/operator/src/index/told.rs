@@ -109,7 +109,7 @@ impl Feed {
                 Vec::new()
             }
             Event::Listed(read) => told.listed(&mut self.listing, read),
-            Event::ListEnds => told.list_ends(std::mem::take(&mut self.listing)),
+            Event::ListEnds => told.list_ends(&std::mem::take(&mut self.listing)),
             Event::Applied(read) => told.applied(read),
             Event::Deleted(read) => told.deleted(&read),
             Event::ToldUpTo(_) | Event::Failed(_) => Vec::new(),
@@ -163,7 +163,7 @@ impl<K: Indexed> OfKind<'_, K> {
     }
 
     /// What the list did not show is gone, unless an answer said later that it is there.
-    fn list_ends(&mut self, listing: Listing) -> Vec<Work> {
+    fn list_ends(&mut self, listing: &Listing) -> Vec<Work> {
         let unlisted: Vec<_> =
             self.told.homes.keys().filter(|at| !listing.found.contains(*at)).cloned().collect();
         let mut work = Vec::new();
