@@ -43,6 +43,7 @@ use crate::rendered::RenderedSets;
 use crate::silences::{Insistence, Silences};
 use crate::slots::Slots;
 use crate::troubles::Troubles;
+use crate::unreadable::LeftAlone;
 use crate::views::SecretWire;
 use crate::workers::Job;
 
@@ -87,7 +88,7 @@ pub(crate) struct Passes {
     /// Objects of others in place of those of clusters, by kind and name.
     pub(crate) strangers: Refusals<Stranger>,
     /// What cannot be read, and was told.
-    pub(crate) unreadable: Refusals<String>,
+    pub(crate) unreadable: LeftAlone,
     /// What Kubernetes refused besides, by who asked for it.
     pub(crate) refusals: Refusals<BTreeSet<String>>,
     pub(crate) checked: Checked,
@@ -109,9 +110,13 @@ impl Passes {
         for _ in 0..ROUNDS {
             let snapshot = self.hands.index.snapshot(key);
             if !snapshot.unreadable.is_empty() {
-                return self.leave_alone(key, &snapshot).await;
+                let told = self.unreadable.tell(&self.hands, &self.events, key, &snapshot).await;
+                return match told {
+                    Ok(()) => Outcome::Done { look_again: None },
+                    Err(failure) => self.failed(key, &[failure]),
+                };
             }
-            self.unreadable.forget_cluster(key);
+            self.unreadable.ends(key);
             let Some(kafka) = snapshot.kafka.clone() else {
                 self.forget(key);
                 return self.pools_without_kafka(key, &snapshot).await;
@@ -504,7 +509,7 @@ impl Passes {
         failures
     }
 
-    pub(crate) fn failed(&self, key: &ClusterKey, failures: &[Failure]) -> Outcome {
+    fn failed(&self, key: &ClusterKey, failures: &[Failure]) -> Outcome {
         if failures.iter().all(Failure::is_namespace_going) {
             tracing::debug!(cluster = %key, "the namespace is being deleted");
             return Outcome::Done { look_again: None };

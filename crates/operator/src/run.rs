@@ -33,6 +33,7 @@ use crate::settings::Settings;
 use crate::silences::Silences;
 use crate::slots::Slots;
 use crate::troubles::Troubles;
+use crate::unreadable::LeftAlone;
 use crate::watch::{self, Synced};
 use crate::workers::Workers;
 
@@ -124,7 +125,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         troubles: Troubles::default(),
         growths: Refusals::default(),
         strangers: Refusals::default(),
-        unreadable: Refusals::default(),
+        unreadable: LeftAlone::default(),
         refusals: Refusals::default(),
         checked: Checked::default(),
         rendered: RenderedSets::default(),

@@ -9,61 +9,68 @@ use karst_core::names::ClusterKey;
 use karst_core::status;
 use serde_json::json;
 
+use crate::events::Events;
 use crate::failure::Failure;
+use crate::hands::Hands;
 use crate::index::Snapshot;
-use crate::pass::Passes;
-use crate::queue::Outcome;
+use crate::refusals::Refusals;
 use crate::watch::Unreadable;
 
 /// How many of them are named.
 const NAMED: usize = 3;
+const LEFT: &str = "The cluster is left as it is until that is corrected.";
 
-impl Passes {
-    /// Says what cannot be read. The next change of it brings us back.
-    pub(crate) async fn leave_alone(&self, key: &ClusterKey, snapshot: &Snapshot) -> Outcome {
-        self.tell_unreadable(key, snapshot).await;
-        let named = snapshot.unreadable.iter().take(NAMED).map(|one| sentence(one));
-        let message = format!(
-            "{} The cluster is left as it is until that is corrected.",
-            named.collect::<Vec<_>>().join(" ")
-        );
-        match self.say(key, snapshot, &message).await {
+/// What cannot be read and was told, by cluster.
+#[derive(Debug, Default)]
+pub(crate) struct LeftAlone(Refusals<String>);
+
+impl LeftAlone {
+    /// Says what cannot be read, once. The next change of it brings us back.
+    pub(crate) async fn tell(
+        &self,
+        hands: &Hands,
+        events: &Events,
+        key: &ClusterKey,
+        snapshot: &Snapshot,
+    ) -> Result<(), Failure> {
+        let mut readable_again = self.0.of(key);
+        for one in &snapshot.unreadable {
+            let note = format!("{} {LEFT}", sentence(one));
+            readable_again.remove(&describe(one));
+            if self.0.set(key, &describe(one), Some(note.clone())) {
+                events.unreadable(&reference(one), &note).await;
+            }
+        }
+        readable_again.keys().for_each(|name| self.0.forget(key, name));
+        match say(hands, key, snapshot).await {
             Err(failure) if failure.is_refusal() => {
                 tracing::warn!(cluster = %key, %failure, "its status does not say that something cannot be read");
-                Outcome::Done { look_again: None }
+                Ok(())
             }
-            Err(failure) => self.failed(key, &[failure]),
-            Ok(()) => Outcome::Done { look_again: None },
+            outcome => outcome,
         }
     }
 
-    async fn tell_unreadable(&self, key: &ClusterKey, snapshot: &Snapshot) {
-        let mut readable_again = self.unreadable.of(key);
-        for one in &snapshot.unreadable {
-            let note = format!("{} The cluster is left as it is until that is corrected.", sentence(one));
-            readable_again.remove(&describe(one));
-            if self.unreadable.set(key, &describe(one), Some(note.clone())) {
-                self.events.unreadable(&reference(one), &note).await;
-            }
-        }
-        for name in readable_again.keys() {
-            self.unreadable.forget(key, name);
-        }
+    /// Everything of this cluster can be read, or nothing is left of it.
+    pub(crate) fn ends(&self, key: &ClusterKey) {
+        self.0.forget_cluster(key);
     }
+}
 
-    async fn say(&self, key: &ClusterKey, snapshot: &Snapshot, message: &str) -> Result<(), Failure> {
-        let news = |said: Option<&Vec<Condition>>| status::unreadable(said, message, Timestamp::now());
-        if let Some(kafka) = &snapshot.kafka {
-            let said = kafka.status.as_ref().and_then(|status| status.conditions.as_ref());
-            let Some(conditions) = news(said) else { return Ok(()) };
-            let patch = json!({ "status": { "conditions": conditions } });
-            let uid = kafka.metadata.uid.as_deref();
-            return self.hands.write_status::<Kafka>(key, &key.name, uid, &patch).await;
-        }
-        let Some(kafka) = snapshot.unreadable.iter().find(|one| one.kind == "Kafka") else { return Ok(()) };
-        let Some(conditions) = news(kafka.conditions.as_ref()) else { return Ok(()) };
-        self.hands.write_conditions(key, &kafka.meta, &conditions).await
+/// Writes it into the status of the `Kafka` resource, readable or not, unless that says so already.
+async fn say(hands: &Hands, key: &ClusterKey, snapshot: &Snapshot) -> Result<(), Failure> {
+    let named = snapshot.unreadable.iter().take(NAMED).map(|one| sentence(one));
+    let message = format!("{} {LEFT}", named.collect::<Vec<_>>().join(" "));
+    let news = |said: Option<&Vec<Condition>>| status::unreadable(said, &message, Timestamp::now());
+    if let Some(kafka) = &snapshot.kafka {
+        let said = kafka.status.as_ref().and_then(|status| status.conditions.as_ref());
+        let Some(conditions) = news(said) else { return Ok(()) };
+        let patch = json!({ "status": { "conditions": conditions } });
+        return hands.write_status::<Kafka>(key, &key.name, kafka.metadata.uid.as_deref(), &patch).await;
     }
+    let Some(kafka) = snapshot.unreadable.iter().find(|one| one.kind == "Kafka") else { return Ok(()) };
+    let Some(conditions) = news(kafka.conditions.as_ref()) else { return Ok(()) };
+    hands.write_conditions(key, &kafka.meta, &conditions).await
 }
 
 fn describe(one: &Unreadable) -> String {
@@ -82,5 +89,93 @@ fn reference(one: &Unreadable) -> ObjectReference {
         namespace: one.meta.namespace.clone(),
         uid: one.meta.uid.clone(),
         ..ObjectReference::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::hands::tests::{NAMESPACE, Server, kafka};
+    use crate::index::Feed;
+    use crate::watch::Event;
+
+    fn key() -> ClusterKey {
+        ClusterKey { namespace: NAMESPACE.to_owned(), name: "c".to_owned() }
+    }
+
+    fn status_path() -> String {
+        format!("/apis/kafka.strimzi.io/v1/namespaces/{NAMESPACE}/kafkas/c/status")
+    }
+
+    fn unreadable(version: &str, conditions: Option<Vec<Condition>>) -> Unreadable {
+        let meta = ObjectMeta {
+            namespace: Some(NAMESPACE.to_owned()),
+            name: Some("c".to_owned()),
+            uid: Some("uid-kafka".to_owned()),
+            resource_version: Some(version.to_owned()),
+            ..ObjectMeta::default()
+        };
+        let (kind, api_version) = ("Kafka".to_owned(), "kafka.strimzi.io/v1".to_owned());
+        Unreadable { kind, api_version, meta, conditions, why: "spec.kafka: nested too deeply".to_owned() }
+    }
+
+    /// A server with a Kafka resource, and somebody who heard of it that it cannot be read.
+    fn server() -> (Server, Hands, Events) {
+        let mut live = serde_json::to_value(kafka(&json!({}))).unwrap();
+        live["metadata"]["resourceVersion"] = json!("7");
+        let server = Server::with(&status_path(), live);
+        let hands = server.hands();
+        let events = Events::new(hands.client.clone(), None);
+        (server, hands, events)
+    }
+
+    fn hear(hands: &Hands, version: &str, conditions: Option<Vec<Condition>>) -> Snapshot {
+        let event = Event::Applied(Err(unreadable(version, conditions)));
+        Feed::new(None).take::<Kafka>(&hands.index, event);
+        hands.index.snapshot(&key())
+    }
+
+    #[tokio::test]
+    async fn a_kafka_that_cannot_be_read_counts_as_present_and_says_so_once() {
+        let (server, hands, events) = server();
+        let left = LeftAlone::default();
+        let snapshot = hear(&hands, "7", None);
+        assert!(snapshot.kafka.is_none() && hands.index.has_kafka(&key()));
+        left.tell(&hands, &events, &key(), &snapshot).await.unwrap();
+        let written = server.written();
+        assert!(written[0].starts_with("POST /apis/events.k8s.io/"), "{written:?}");
+        assert_eq!(written[1..], [format!("PATCH {}", status_path())]);
+        let patch = server.last_written();
+        let said: Vec<Condition> = serde_json::from_value(patch["status"]["conditions"].clone()).unwrap();
+        assert_eq!(patch["metadata"], json!({"uid": "uid-kafka", "resourceVersion": "7"}));
+        assert_eq!(patch["status"].as_object().map(serde_json::Map::len), Some(1), "nothing else is touched");
+        assert_eq!(
+            said[0].message.as_deref(),
+            Some(
+                "Kafka c cannot be read: spec.kafka: nested too deeply. The cluster is left as it is until that is corrected."
+            )
+        );
+
+        let snapshot = hear(&hands, "8", Some(said));
+        left.tell(&hands, &events, &key(), &snapshot).await.unwrap();
+        assert_eq!(server.written().len(), 2, "it is silent now");
+    }
+
+    #[tokio::test]
+    async fn a_pool_that_cannot_be_read_is_told_by_its_kafka() {
+        let (server, hands, events) = server();
+        let mut kafka = kafka(&json!({}));
+        kafka.metadata.resource_version = Some("7".to_owned());
+        hands.learn(kafka);
+        let mut snapshot = hands.index.snapshot(&key());
+        let pool = Unreadable { kind: "KafkaNodePool".to_owned(), ..unreadable("7", None) };
+        snapshot.unreadable.push(std::sync::Arc::new(pool));
+        LeftAlone::default().tell(&hands, &events, &key(), &snapshot).await.unwrap();
+        let patch: Value = server.last_written();
+        let message = patch["status"]["conditions"][0]["message"].as_str().unwrap();
+        assert!(message.starts_with("KafkaNodePool c cannot be read: "), "{message}");
     }
 }

@@ -17,7 +17,7 @@ use tower::service_fn;
 
 use super::*;
 
-const NAMESPACE: &str = "myproject";
+pub(crate) const NAMESPACE: &str = "myproject";
 const CLAIM: &str = "data-c-kafka-0";
 
 /// An API server with some objects, by their paths, and what was written to it.
@@ -97,6 +97,10 @@ impl Server {
             heartbeats: Arc::default(),
             confirmed: Arc::default(),
         }
+    }
+
+    pub(crate) fn last_written(&self) -> Value {
+        self.written.lock().unwrap().last().unwrap().2.clone()
     }
 
     pub(crate) fn written(&self) -> Vec<String> {

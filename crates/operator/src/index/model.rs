@@ -311,7 +311,7 @@ impl Run {
     }
 
     /// What decides how it goes on.
-    fn key(&self) -> impl Eq + std::hash::Hash {
+    fn key(&self) -> impl Eq + std::hash::Hash + use<> {
         let told: Vec<_> =
             self.index.told.values().map(|told| (told.version, told.answered.clone())).collect();
         (self.world.clone(), self.shown(), told, self.feed.is_in_an_older_list())

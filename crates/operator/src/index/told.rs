@@ -109,7 +109,7 @@ impl Feed {
                 Vec::new()
             }
             Event::Listed(read) => told.listed(&mut self.listing, read),
-            Event::ListEnds => told.list_ends(std::mem::take(&mut self.listing)),
+            Event::ListEnds => told.list_ends(&std::mem::take(&mut self.listing)),
             Event::Applied(read) => told.applied(read),
             Event::Deleted(read) => told.deleted(&read),
             Event::ToldUpTo(_) | Event::Failed(_) => Vec::new(),
@@ -163,7 +163,7 @@ impl<K: Indexed> OfKind<'_, K> {
     }
 
     /// What the list did not show is gone, unless an answer said later that it is there.
-    fn list_ends(&mut self, listing: Listing) -> Vec<Work> {
+    fn list_ends(&mut self, listing: &Listing) -> Vec<Work> {
         let unlisted: Vec<_> =
             self.told.homes.keys().filter(|at| !listing.found.contains(*at)).cloned().collect();
         let mut work = Vec::new();
@@ -182,8 +182,12 @@ impl<K: Indexed> OfKind<'_, K> {
         let meta = item::meta(&read);
         let (at, version) = (place(meta), version(meta));
         self.told.answered.remove(&(version, at.clone()));
-        let is_known = version > 0 && self.known_version(&at).is_some_and(|known| known >= version);
-        if is_known { Vec::new() } else { self.put(at, read) }
+        let uid = meta.uid.clone().unwrap_or_default();
+        // A restored store uses versions again: the same version does not make it the same object.
+        let is_known = self.known(&at).is_some_and(|(known, known_version)| {
+            known_version > version || (known, known_version) == (&uid, version)
+        });
+        if is_known && version > 0 { Vec::new() } else { self.put(at, read) }
     }
 
     fn deleted(&mut self, read: &Read<K>) -> Vec<Work> {

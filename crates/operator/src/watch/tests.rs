@@ -144,7 +144,7 @@ fn odd(name: &str, version: u64) -> Value {
     pool
 }
 
-fn list(version: u64, items: Vec<Value>) -> Answer {
+fn list(version: u64, items: &[Value]) -> Answer {
     Answer::Json(
         json!({"kind": "List", "metadata": {"resourceVersion": version.to_string()}, "items": items}),
     )
@@ -168,7 +168,7 @@ async fn one_object_that_cannot_be_read_hides_no_other_and_is_known_until_its_en
         line("BOOKMARK", &json!({"metadata": {"resourceVersion": "9"}})),
     ];
     let answers =
-        vec![list(5, vec![pool("a", 1), odd("odd", 2), pool("c", 3)]), Answer::Lines(lines, Some(LASTS))];
+        vec![list(5, &[pool("a", 1), odd("odd", 2), pool("c", 3)]), Answer::Lines(lines, Some(LASTS))];
     let story = tell(answers).await;
     let why = |event: &str| story.heard.iter().find(|heard| heard.starts_with(event)).unwrap().clone();
     for event in ["listed odd: ", "applied odd: ", "deleted odd: "] {
@@ -198,7 +198,7 @@ async fn a_list_comes_in_pages_and_a_watch_that_ends_in_its_time_goes_on_where_i
         json!({"metadata": {"resourceVersion": "5", "continue": "more"}, "items": [pool("a", 1)]});
     let answers = vec![
         Answer::Json(first.take()),
-        list(5, vec![pool("b", 2)]),
+        list(5, &[pool("b", 2)]),
         Answer::Lines(vec![line("ADDED", &pool("c", 7))], Some(LASTS)),
         Answer::Lines(vec![line("ADDED", &pool("d", 8))], Some(LASTS)),
     ];
@@ -217,7 +217,7 @@ async fn a_list_comes_in_pages_and_a_watch_that_ends_in_its_time_goes_on_where_i
 #[tokio::test(start_paused = true)]
 async fn a_page_that_is_too_large_is_asked_for_in_smaller_pieces() {
     let page = 9 << 20;
-    let answers = vec![Answer::Large(page), Answer::Large(page), list(5, vec![pool("a", 1)]), quiet()];
+    let answers = vec![Answer::Large(page), Answer::Large(page), list(5, &[pool("a", 1)]), quiet()];
     let story = tell(answers).await;
     assert_eq!(story.asked[..3], ["&limit=100", "&limit=12", "&limit=1"]);
     assert_eq!(story.heard[..3], ["list 5", "listed a", "end"]);
@@ -229,7 +229,7 @@ async fn an_object_that_is_too_large_is_listed_without_its_content() {
         Answer::Large(9 << 20),
         Answer::Large(9 << 20),
         Answer::Large(17 << 20),
-        list(5, vec![pool("a", 1)]),
+        list(5, &[pool("a", 1)]),
         quiet(),
     ];
     let story = tell(answers).await;
@@ -243,9 +243,9 @@ async fn an_object_that_is_too_large_is_listed_without_its_content() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_cut_goes_on_where_it_was_when_the_history_does() {
     let answers = vec![
-        list(5, vec![pool("a", 1)]),
+        list(5, &[pool("a", 1)]),
         Answer::Lines(vec![line("ADDED", &pool("b", 7))], Some(Duration::from_secs(3))),
-        list(8, Vec::new()),
+        list(8, &[]),
         Answer::Lines(vec![line("ADDED", &pool("c", 8))], Some(LASTS)),
     ];
     let story = tell(answers).await;
@@ -257,13 +257,8 @@ async fn a_watch_that_is_cut_goes_on_where_it_was_when_the_history_does() {
 /// It would be silent until the store is at the later version again.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_was_restored_is_listed_again() {
-    let answers = vec![
-        list(500, vec![pool("a", 1)]),
-        Answer::Status(503),
-        list(300, Vec::new()),
-        list(300, Vec::new()),
-        quiet(),
-    ];
+    let answers =
+        vec![list(500, &[pool("a", 1)]), Answer::Status(503), list(300, &[]), list(300, &[]), quiet()];
     let story = tell(answers).await;
     assert_eq!(story.heard[..6], ["list 500", "listed a", "end", "failed: code 503", "list 300", "end"]);
 }
@@ -274,22 +269,18 @@ async fn what_was_not_understood_is_listed() {
     let odd_lines =
         [gone, "{\"type\": \n".to_owned(), line("SURPRISE", &pool("a", 1)), line("ADDED", &json!({}))];
     for lost in odd_lines {
-        let answers = vec![
-            list(5, Vec::new()),
-            Answer::Lines(vec![lost.clone()], Some(LASTS)),
-            list(6, Vec::new()),
-            quiet(),
-        ];
+        let answers =
+            vec![list(5, &[]), Answer::Lines(vec![lost.clone()], Some(LASTS)), list(6, &[]), quiet()];
         let story = tell(answers).await;
         assert_eq!((&*story.heard[3], &*story.heard[4]), ("list 6", "end"), "{lost} {:?}", story.heard);
     }
-    let story = tell(vec![list(5, Vec::new()), Answer::Status(410), list(6, Vec::new()), quiet()]).await;
+    let story = tell(vec![list(5, &[]), Answer::Status(410), list(6, &[]), quiet()]).await;
     assert_eq!(story.heard[3], "list 6");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_falls_silent_is_begun_anew_soon_after_it_should_have_ended() {
-    let story = tell(vec![list(5, Vec::new()), quiet(), list(6, Vec::new()), Answer::Status(500)]).await;
+    let story = tell(vec![list(5, &[]), quiet(), list(6, &[]), Answer::Status(500)]).await;
     assert_eq!(story.heard[2], "failed: the API server is silent");
     assert!(story.took < LASTS + Duration::from_secs(20), "{:?}", story.took);
 }
