@@ -10,6 +10,7 @@ mod configuration;
 mod creation;
 mod golden;
 mod input;
+mod limits;
 mod listeners;
 mod losses;
 mod memory;
