@@ -55,11 +55,11 @@ pub(crate) struct Bearer {
 
 impl Bearer {
     /// A node of a cluster that can be carried out.
-    pub(crate) fn of(world: &World, cluster: &Cluster, node: Node<'_>) -> Self {
+    pub(crate) fn of(world: &World, cluster: &Cluster, node: Node<'_>, hosts: &address::NodeHosts) -> Self {
         Self {
             pod: cluster.pod_name(node),
             pool: node.pool.name.clone(),
-            names: address::certificate_names(world, cluster, node),
+            names: address::certificate_names(world, cluster, node, hosts),
             keeps_names: address::names_come_and_go(cluster),
         }
     }

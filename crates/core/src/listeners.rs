@@ -8,7 +8,7 @@ mod rules;
 pub mod services;
 pub(crate) mod template;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::networking::v1::NetworkPolicyPeer;
 use karst_api as api;
@@ -245,6 +245,7 @@ pub(crate) fn check_brokers(
         .filter(|pool| pool.roles.has_broker())
         .flat_map(|pool| pool.nodes.iter().map(move |node| (pool, *node)))
         .collect();
+    let ids: BTreeSet<i32> = brokers.iter().map(|(_, node)| node.0).collect();
     for listener in listeners {
         let field = format!("configuration of listener '{}'", listener.name);
         if listener.reach != Reach::Internal {
@@ -257,10 +258,7 @@ pub(crate) fn check_brokers(
             problems.extend(template::problems(&field, listener, *node, &key.pod(&pool.name, *node)));
         }
         let written = listener.configuration.brokers.iter().flatten().map(|broker| broker.broker);
-        let unknown: Vec<_> = written
-            .filter(|id| !brokers.iter().any(|(_, node)| node.0 == *id))
-            .map(|id| id.to_string())
-            .collect();
+        let unknown: Vec<_> = written.filter(|id| !ids.contains(id)).map(|id| id.to_string()).collect();
         if !unknown.is_empty() && !brokers.is_empty() {
             notices.push(Notice::ListenerBrokersUnknown {
                 name: listener.name.clone(),

@@ -263,11 +263,12 @@ fn certify(plan: &mut Plan, world: &World, cluster: Option<&Cluster>) -> Option<
     };
     let pools = cluster.iter().flat_map(|cluster| &cluster.pools);
     let pools = pools.filter(|pool| is_durable(pool) && removals::may_begin(world, pool));
+    let hosts = cluster.map(|cluster| address::node_hosts(world, cluster)).unwrap_or_default();
     let bearers: Vec<_> = pools
         .flat_map(|pool| {
-            pool.nodes
-                .iter()
-                .filter_map(|id| Some(certificates::Bearer::of(world, cluster?, Node { id: *id, pool })))
+            pool.nodes.iter().filter_map(|id| {
+                Some(certificates::Bearer::of(world, cluster?, Node { id: *id, pool }, &hosts))
+            })
         })
         .collect();
     let certificates = certificates::next(world, &bearers);

@@ -215,11 +215,29 @@ fn node_host(listener: &ClientListener, pod: &PodView) -> Option<String> {
     if prefers_names(listener) { pod.machine.clone() } else { pod.host_ip.clone() }
 }
 
+/// The addresses of the Kubernetes nodes that brokers are on, by listener.
+pub(crate) type NodeHosts = BTreeMap<String, Vec<String>>;
+
+/// Looked up once for all brokers: each of them needs those of all. None before they are known for all.
+pub(crate) fn node_hosts(world: &World, cluster: &Cluster) -> NodeHosts {
+    let pods = pods(world, cluster);
+    let hosts = |listener: &ClientListener| {
+        pods.iter().map(|pod| node_host(listener, (*pod)?)).collect::<Option<Vec<_>>>()
+    };
+    let listeners = cluster.listeners.iter().filter(|listener| listener.reach == Reach::NodePort);
+    listeners.map(|listener| (listener.name.clone(), hosts(listener).unwrap_or_default())).collect()
+}
+
 /// The names and addresses that the certificate of a broker must be good for, besides those that every node has.
 ///
 /// Each bootstrap address can lead to any broker. Addresses of Kubernetes nodes are left out until they are known for all
 /// brokers, so that a cluster that starts makes new certificates once, and not once for each pod.
-pub(crate) fn certificate_names(world: &World, cluster: &Cluster, node: Node<'_>) -> BTreeSet<String> {
+pub(crate) fn certificate_names(
+    world: &World,
+    cluster: &Cluster,
+    node: Node<'_>,
+    hosts: &NodeHosts,
+) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     if !node.pool.roles.has_broker() {
         return names;
@@ -251,8 +269,7 @@ pub(crate) fn certificate_names(world: &World, cluster: &Cluster, node: Node<'_>
             Reach::NodePort => {
                 let own = world.pods.get(&cluster.pod_name(node));
                 names.extend(own.and_then(|pod| node_host(listener, pod)));
-                let hosts = pods(world, cluster).into_iter().map(|pod| node_host(listener, pod?));
-                names.extend(hosts.collect::<Option<Vec<_>>>().unwrap_or_default());
+                names.extend(hosts.get(&listener.name).into_iter().flatten().cloned());
             }
         }
     }

@@ -11,6 +11,7 @@ mod configuration;
 mod creation;
 mod golden;
 mod input;
+mod limits;
 mod listeners;
 mod losses;
 mod memory;

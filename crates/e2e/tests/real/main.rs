@@ -5,6 +5,7 @@ mod around;
 mod configuration;
 mod crashes;
 mod deletion;
+mod hostile;
 mod idle_pass;
 mod kills;
 mod leadership;
