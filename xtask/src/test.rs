@@ -272,7 +272,7 @@ fn attempt(part: &'static str, work: impl FnOnce() -> Result<()>) -> Outcome {
         work()
     });
     let error = error.err();
-    if let Some(error) = &error {
+    if let Some(error) = error.as_ref().filter(|_| !interrupt::is_requested()) {
         eprintln!("\nError: {error:#}");
     }
     Outcome { part, took: Elapsed(started.elapsed()), error }
