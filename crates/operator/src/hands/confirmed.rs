@@ -13,7 +13,7 @@ use karst_core::names::POOL_FINALIZER;
 use tokio::time::Instant;
 
 /// For how long an answer counts.
-const COUNTS: Duration = Duration::from_secs(2);
+const COUNTS: Duration = Duration::from_secs(1);
 
 /// Answers that still count, by the UID of what they are about.
 #[derive(Debug, Default)]
