@@ -94,6 +94,8 @@ fn reference(one: &Unreadable) -> ObjectReference {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use serde_json::Value;
 
@@ -128,7 +130,7 @@ mod tests {
         live["metadata"]["resourceVersion"] = json!("7");
         let server = Server::with(&status_path(), live);
         let hands = server.hands();
-        let events = Events::new(hands.client.clone(), None);
+        let events = Events::new(hands.client.clone(), None, Arc::clone(&hands.leadership));
         (server, hands, events)
     }
 
