@@ -121,6 +121,7 @@ PATH=$PATH:/usr/sbin:/sbin exec "$@""#;
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::time::{Duration, Instant};
 
     use rustix::process::{Pid, Signal, kill_process};
 
@@ -142,14 +143,15 @@ mod tests {
         let mut ancestor = Command::new("sh").args(["-c", TREE]).stdout(Stdio::piped()).spawn().unwrap();
         let said = ancestor.stdout.as_mut().unwrap();
         io::Read::read_exact(said, &mut [0]).unwrap();
+        let below = || below_in_session(ancestor.id());
         let program = |process: &Process| fs::read_to_string(format!("/proc/{}/comm", process.pid)).unwrap();
         // Until it is in its own session the other one is `setsid`, or still the shell.
-        let found = loop {
-            let found = below_in_session(ancestor.id());
-            if found.iter().map(program).eq(["sleep\n"]) {
-                break found;
-            }
-        };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !below().iter().map(program).eq(["sleep\n"]) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let found = below();
+        assert_eq!(found.len(), 1, "{found:?}");
         assert!(below_in_session(std::process::id()).iter().any(|process| process.pid == found[0].pid));
         let all = fs::read_dir("/proc")
             .unwrap()
