@@ -30,7 +30,6 @@ const SERVED: [(ApiKey, i16, i16); 6] = [
     (ApiKey::DescribeCluster, 0, 2),
     (ApiKey::ListPartitionReassignments, 0, 0),
 ];
-const BROKER_PORT: u16 = 9091;
 const CONTROLLER_PORT: u16 = 9090;
 const CONTROLLERS: i8 = 2;
 const FROM_ITS_FILE: i8 = 4;
@@ -129,13 +128,12 @@ fn quorum(facts: &Facts) -> DescribeQuorumResponse {
 }
 
 fn cluster(facts: &Facts, of_controllers: bool) -> DescribeClusterResponse {
-    let (nodes, port) =
-        if of_controllers { (&facts.controllers, CONTROLLER_PORT) } else { (&facts.brokers, BROKER_PORT) };
+    let nodes = if of_controllers { &facts.controllers } else { &facts.brokers };
     let node = |node: &Node| {
         DescribeClusterBroker::default()
             .with_broker_id(BrokerId(node.id))
             .with_host(text(&node.host))
-            .with_port(i32::from(port))
+            .with_port(i32::from(node.port))
     };
     let controller = if of_controllers { facts.leader() } else { nodes.first().map_or(-1, |node| node.id) };
     DescribeClusterResponse::default()
@@ -168,7 +166,7 @@ fn metadata(facts: &Facts) -> MetadataResponse {
         MetadataResponseBroker::default()
             .with_node_id(BrokerId(node.id))
             .with_host(text(&node.host))
-            .with_port(i32::from(BROKER_PORT))
+            .with_port(i32::from(node.port))
     };
     MetadataResponse::default()
         .with_cluster_id(Some(text(&facts.cluster_id)))
@@ -186,15 +184,19 @@ mod tests {
 
     use crate::kafka::{read, write};
 
-    fn facts() -> Facts {
+    fn facts(port: u16) -> Facts {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let tls = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(rustls::server::ResolvesServerCertUsingSni::new()));
-        let node =
-            |id| Node { id, host: "127.0.0.1".into(), directory: Uuid::from_u128(id.unsigned_abs().into()) };
+        let node = |id| Node {
+            id,
+            host: "127.0.0.1".into(),
+            port,
+            directory: Uuid::from_u128(id.unsigned_abs().into()),
+        };
         Facts {
             cluster_id: "the-id".into(),
             controllers: [3, 4, 5].map(node).into(),
@@ -204,22 +206,22 @@ mod tests {
         }
     }
 
-    /// Answers as if the question came to `port`, wherever it came.
-    async fn listen(port: u16) -> Endpoint {
+    /// Answers as if the question came to another port than it did.
+    async fn listen(as_if: u16) -> Endpoint {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoint = Endpoint::new("127.0.0.1", listener.local_addr().unwrap().port());
+        let port = listener.local_addr().unwrap().port();
         tokio::spawn(async move {
-            let facts = Arc::new(facts());
+            let facts = Arc::new(facts(port));
             while let Ok((mut stream, _)) = listener.accept().await {
                 let facts = Arc::clone(&facts);
                 tokio::spawn(async move {
                     while let Ok(question) = read(&mut stream).await {
-                        write(&mut stream, &answer(&facts, port, question).unwrap()).await.unwrap();
+                        write(&mut stream, &answer(&facts, as_if, question).unwrap()).await.unwrap();
                     }
                 });
             }
         });
-        endpoint
+        Endpoint::new("127.0.0.1", port)
     }
 
     #[tokio::test]
@@ -238,7 +240,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_operators_client_understands_what_brokers_say() {
-        let brokers = Bootstrap::Brokers(vec![listen(BROKER_PORT).await]);
+        let brokers = Bootstrap::Brokers(vec![listen(9091).await]);
         let admin = Admin::new(brokers, ClientConfig::default());
         let cluster = admin.describe_cluster().await.unwrap();
         assert_eq!((cluster.brokers.len(), cluster.fenced_known), (3, true));
@@ -251,7 +253,7 @@ mod tests {
         use kafka_protocol::messages::describe_configs_request::DescribeConfigsResource;
         let keys = ["min.insync.replicas", "num.io.threads"].map(StrBytes::from_static_str);
         let resource = DescribeConfigsResource::default().with_configuration_keys(Some(keys.into()));
-        let told = configs(&facts(), &DescribeConfigsRequest::default().with_resources(vec![resource]));
+        let told = configs(&facts(0), &DescribeConfigsRequest::default().with_resources(vec![resource]));
         let entries: Vec<_> =
             told.results[0].configs.iter().map(|one| (one.value.clone(), one.config_source)).collect();
         assert_eq!(entries, [(Some(text("2")), FROM_ITS_FILE), (None, DEFAULT)]);

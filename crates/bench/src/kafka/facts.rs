@@ -18,11 +18,15 @@ use uuid::Uuid;
 
 use super::Name;
 
+/// The port by which an operator reaches brokers.
+const BROKER_PORT: u16 = 9091;
+
 /// One node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Node {
     pub(super) id: i32,
     pub(super) host: String,
+    pub(super) port: u16,
     pub(super) directory: Uuid,
 }
 
@@ -49,6 +53,7 @@ impl Facts {
         let broker = |pool: &str, id: i32| Node {
             id,
             host: format!("{cluster}-{pool}-{id}.{cluster}-kafka-brokers.{namespace}.svc.cluster.local"),
+            port: BROKER_PORT,
             directory: Uuid::from_u128(1000 + u128::from(id.unsigned_abs())),
         };
         let brokers = pools.items.iter().flat_map(|pool| {
@@ -80,10 +85,11 @@ fn controllers(initial: &str) -> Result<Vec<Node>> {
         let (id, rest) = text.split_once('@')?;
         let (address, directory) = rest.rsplit_once(':')?;
         let directory: DirectoryId = directory.parse().ok()?;
-        let (host, _) = address.rsplit_once(':')?;
+        let (host, port) = address.rsplit_once(':')?;
         Some(Node {
             id: id.parse().ok()?,
             host: host.to_owned(),
+            port: port.parse().ok()?,
             directory: Uuid::from_bytes(directory.to_bytes()),
         })
     };
@@ -121,7 +127,7 @@ mod tests {
     fn voters_are_read_as_the_status_has_them() {
         let text = "3@c-controllers-3.c-kafka-brokers.bench.svc.cluster.local:9090:AAAAAAAAAAAAAAAAAAAAAg";
         let [node] = &controllers(text).unwrap()[..] else { panic!() };
-        assert_eq!((node.id, node.directory), (3, Uuid::from_u128(2)));
+        assert_eq!((node.id, node.port, node.directory), (3, 9090, Uuid::from_u128(2)));
         assert_eq!(node.host, "c-controllers-3.c-kafka-brokers.bench.svc.cluster.local");
         assert!(controllers("3@host").is_err());
     }
