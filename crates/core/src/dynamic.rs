@@ -46,6 +46,9 @@ const THREADS: &[(&str, i64)] = &[
     ("remote.log.reader.threads", 10),
 ];
 
+/// What a node is. Its settings can change before its pod does, and what starts again in an old pod reads the new ones.
+const ROLES: &str = "process.roles";
+
 /// Where a node has a setting from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
@@ -105,6 +108,11 @@ fn definition(kafka: &KafkaVersion, key: &str) -> Option<Definition> {
 /// The settings to ask nodes about: all that could change while they run, for one that is gone from the spec counts too.
 pub fn keys(kafka: &KafkaVersion) -> impl Iterator<Item = &'static str> {
     config_model::cluster_wide(kafka).filter(|key| !BETTER_AT_START.contains(key) && config::is_allowed(key))
+}
+
+/// All that nodes are asked about.
+pub(crate) fn asked(kafka: &KafkaVersion) -> Vec<&'static str> {
+    keys(kafka).chain([ROLES]).collect()
 }
 
 /// Must a node of these roles restart to take another value of this setting?
@@ -196,7 +204,9 @@ pub(crate) fn compare(world: &World, cluster: &Cluster) -> Result<Dynamic, serde
             continue;
         }
         let settled = match world.answers.settings.get(&node.id) {
-            Some(Answer::Known(running)) => comparison.judge(node.id, running),
+            Some(Answer::Known(running)) => {
+                comparison.judge(node.id, running) & comparison.judge_roles(node.id, pod, running)
+            }
             Some(silence) => {
                 let why = if let Answer::Silent(why) = silence { why.clone() } else { String::new() };
                 comparison.dynamic.untold.insert(node.id, why);
@@ -277,6 +287,18 @@ impl Comparison<'_> {
             };
         }
         settled
+    }
+
+    /// Does the node have the roles that its pod says? If not, only a restart gives it these.
+    fn judge_roles(&mut self, node: NodeId, pod: &PodView, running: &[RunningSetting]) -> bool {
+        let told = running.iter().find(|setting| setting.key == ROLES);
+        let Some(told) = told.and_then(|setting| setting.value.as_ref()) else { return true };
+        let has = |role: &str| told.split(',').any(|one| one.trim() == role);
+        let is_right = (has("controller"), has("broker")) == (pod.runs_controller(), pod.runs_broker());
+        if !is_right {
+            self.dynamic.outlived.entry(node).or_default().push(format!("{ROLES}={told}"));
+        }
+        is_right
     }
 
     fn judge_wanted(

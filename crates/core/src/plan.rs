@@ -526,7 +526,7 @@ fn ask_for_settings(plan: &mut Plan, world: &World, cluster: &Cluster, settings:
         questions.controllers = controller_hosts(world);
     }
     if !questions.settings_of_brokers.is_empty() || !questions.settings_of_controllers.is_empty() {
-        questions.settings = dynamic::keys(cluster.version).collect();
+        questions.settings = dynamic::asked(cluster.version);
     }
 }
 

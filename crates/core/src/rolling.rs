@@ -167,6 +167,11 @@ pub(crate) struct Due<'a> {
 }
 
 impl Due<'_> {
+    /// Is it one, or does this restart make it one?
+    fn is_controller(&self) -> bool {
+        self.pod.runs_controller() || self.node.pool.roles.has_controller()
+    }
+
     fn wants_empty_disks(&self) -> bool {
         self.causes.contains(&Cause::EmptyDisks)
     }
@@ -336,10 +341,10 @@ struct Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// Controllers first. Those that wait for a person keep nobody else waiting.
+    /// Controllers first, and with them those that are to become controllers: the others may wait for their votes. Those that wait
+    /// for a person keep nobody else waiting.
     fn among(&self, due: Vec<&Due<'_>>) -> Roll {
-        let (controllers, brokers): (Vec<_>, Vec<_>) =
-            due.into_iter().partition(|due| due.pod.runs_controller());
+        let (controllers, brokers): (Vec<_>, Vec<_>) = due.into_iter().partition(|due| due.is_controller());
         if controllers.is_empty() {
             return self.of_group(brokers);
         }
@@ -438,7 +443,7 @@ impl Choice<'_> {
         let annotations = self.world.kafka.metadata.annotations.as_ref();
         let allowed = annotations.and_then(|all| all.get(RESTARTS_AT_ONCE_ANNOTATION));
         let allowed = allowed.and_then(|count| count.parse().ok()).unwrap_or(1);
-        if due.pod.runs_controller() || due.disks == Disks::Go { 1 } else { allowed.max(1) }
+        if due.is_controller() || due.disks == Disks::Go { 1 } else { allowed.max(1) }
     }
 
     /// Was it some time ago that a pod came back?
@@ -497,7 +502,8 @@ impl Choice<'_> {
             }
         };
         if !quorum.has_voter(due.node.id) {
-            return None;
+            let why = "that it has left the quorum is not committed yet, and it may be a voter again";
+            return (!quorum.is_committed).then(|| Held::Until(why.to_owned()));
         }
         if !due.node.pool.roles.has_controller() {
             return Some(Held::Until("it still votes in the quorum, and has to leave it first".to_owned()));

@@ -72,6 +72,8 @@ pub(crate) enum Obstacle {
     LosesUnknown { node: NodeId, why: String },
     /// It recovers its logs.
     Recovers { node: NodeId, progress: Option<Recovery> },
+    /// It runs and does not serve yet, and may do so any moment.
+    ComesBack { node: NodeId },
     /// It runs and does not serve yet, and these wait for it.
     NotBackYet { node: NodeId, partitions: String },
     /// It does not serve, and does not say whether it recovers its logs.
@@ -130,6 +132,11 @@ impl fmt::Display for Obstacle {
                 }
                 f.write_str(", and would have to begin again")
             }
+            Self::ComesBack { node } => write!(
+                f,
+                "broker {node} runs and does not serve yet, and is given {} s to come back",
+                PATIENCE.as_secs()
+            ),
             Self::NotBackYet { node, partitions } => write!(
                 f,
                 "broker {node} is not back yet, and these partitions wait for it: {partitions}; if it does not come back, delete its pod"
@@ -231,10 +238,12 @@ impl<'a> Judge<'a> {
         let loses = stop.get(&node) == Some(&Disks::Go);
         match service {
             Service::Recovers(progress) => return Some(Obstacle::Recovers { node, progress: *progress }),
+            // Between Kafka's answer and its end it could come back to its ISRs, and others could count on it.
+            Service::Late { for_long: false } => return Some(Obstacle::ComesBack { node }),
             _ if loses => {}
             Service::Untold(why) => return Some(Obstacle::RecoveryUnknown { node, why: why.clone() }),
             Service::Idle => return None,
-            Service::Late { for_long } if !self.is_back(node, *for_long) => {
+            Service::Late { for_long: true } if !self.is_back(node) => {
                 return self.awaited_by(node).map(|partitions| Obstacle::NotBackYet { node, partitions });
             }
             Service::Late { .. } | Service::Serves => {}
@@ -265,11 +274,9 @@ impl<'a> Judge<'a> {
 
     /// Does Kafka count on a broker that was late a moment ago? One that is fenced is in no ISR but as the last one, and then nobody
     /// leads.
-    fn is_back(&self, node: NodeId, late_for_long: bool) -> bool {
-        match self.partitions.known() {
-            None => !late_for_long,
-            Some(known) => known.on(node).any(|one| one.leader.is_some() && one.in_sync.contains(&node)),
-        }
+    fn is_back(&self, node: NodeId) -> bool {
+        let mut here = self.partitions.known().into_iter().flat_map(|known| known.on(node));
+        here.any(|one| one.leader.is_some() && one.in_sync.contains(&node))
     }
 
     /// Partitions that nobody leads before the broker is back. It may be about to: a broker that has read its logs needs some
@@ -316,7 +323,7 @@ impl<'a> Judge<'a> {
         if !may_have_all {
             let is_missed = match service {
                 Service::Idle => false,
-                Service::Late { for_long } => self.is_back(node, *for_long),
+                Service::Late { .. } => self.is_back(node),
                 _ => true,
             };
             return is_missed.then(|| self.concern_of_stop(partition, node, stop)).flatten();

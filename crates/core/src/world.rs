@@ -17,7 +17,7 @@ use crate::health;
 use crate::ids::{DirectoryId, Entropy, NodeId};
 use crate::names::{
     self, BROKER_ROLE_LABEL, CONTROLLER_ROLE_LABEL, ClusterKey, MANAGED_BY, MANAGED_BY_LABEL,
-    REVISION_ANNOTATION,
+    REVISION_ANNOTATION, node_of_pod,
 };
 use crate::podset::Rendered;
 use crate::steps::Deed;
@@ -585,6 +585,14 @@ impl World {
         }
         let seen: BTreeSet<_> = self.pods.values().map(|pod| state(pod)).collect();
         live.into_iter().map(state).collect::<BTreeSet<_>>() == seen
+    }
+
+    /// Is the pod of this node the one that was seen, and not on its way out? Who joins the quorum does so with the disk of its pod.
+    pub fn still_has_pod_of<'a>(&self, node: NodeId, live: impl IntoIterator<Item = &'a PodView>) -> bool {
+        let is_its = |pod: &&PodView| node_of_pod(&pod.meta.name) == Some(node) && !pod.meta.deleting;
+        let seen: BTreeSet<_> =
+            self.pods.values().map(AsRef::as_ref).filter(is_its).map(|pod| &pod.meta.uid).collect();
+        live.into_iter().filter(is_its).any(|pod| seen.contains(&pod.meta.uid))
     }
 
     /// The controllers that serve.

@@ -52,7 +52,7 @@ impl Kafka {
     }
 }
 
-/// That a Kafka which recovers its logs does not answer is no wonder, and one that has answered does not recover any more.
+/// That a Kafka which recovers its logs does not answer is no wonder, and one that has answered has read them.
 fn judge(heard: Result<(), NotReady>, has_answered: bool, recovery: Option<&Recovery>) -> Result<(), String> {
     if let Some(recovery) = recovery
         && has_answered
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broker_recovers_until_it_answers_and_never_again() {
+    fn a_broker_reads_its_logs_until_it_answers_and_comes_back_for_a_while() {
         let silent = || Err(NotReady::Unanswered("connection refused".to_owned()));
         let plain = Err("Kafka cannot tell: connection refused".to_owned());
         assert_eq!(judge(silent(), false, None), plain, "one that has nothing to recover");
@@ -156,9 +156,12 @@ mod tests {
             let recovery = Recovery::of_nobody();
             let why = judge(silent(), false, Some(&recovery)).unwrap_err();
             assert!(why.starts_with("recovering logs ("), "{why}");
-            let expected = answer.clone().map_err(|why| why.to_string());
-            assert_eq!(judge(answer, true, Some(&recovery)), expected);
-            assert_eq!(judge(silent(), true, Some(&recovery)), plain);
+            let back = |_| "recovering logs (all are read, and the broker is about to serve)".to_owned();
+            assert_eq!(judge(answer.clone(), true, Some(&recovery)), answer.clone().map_err(back));
+            assert_eq!(judge(silent(), true, Some(&recovery)), silent().map_err(back));
+            let late = Recovery::answered_before(Duration::from_secs(60));
+            assert_eq!(judge(answer.clone(), true, Some(&late)), answer.map_err(|why| why.to_string()));
+            assert_eq!(judge(silent(), true, Some(&late)), plain);
         }
     }
 }

@@ -5,8 +5,9 @@
 //!
 //! That Kafka will do it is known before it starts, by the mark that it did not leave ([`storage::unclean`]). That it has begun
 //! its threads tell ([`threads`]); before, a restart costs nothing. How far it is stands in its output, for as long as
-//! users let it write that. It is over when Kafka answers: ended between its last log and that, it closes none of them, and
-//! the next start reads them all once more.
+//! users let it write that. The logs are read when Kafka answers: ended between its last log and that, it closes none of them, and
+//! the next start reads them all once more. Then the broker comes back to the others, who wait for it: for that it is given some
+//! time before its recovery is over.
 
 mod lines;
 
@@ -16,7 +17,8 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
 
@@ -29,19 +31,28 @@ use crate::threads::{self, Loading};
 /// What those who want to end Kafka should know.
 const ADVICE: &str = "Kafka was not shut down cleanly; ending it now would make it begin again";
 
+/// For so long a broker that has read its logs, and does not serve yet, is about to. One that takes longer may need to be
+/// restarted.
+const RETURN: Duration = Duration::from_secs(30);
+
 /// How far a Kafka that recovers its logs is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub enum Progress {
     /// So many logs are done of so many, as far as Kafka has told.
-    pub logs: Option<(usize, usize)>,
+    Reads(Option<(usize, usize)>),
+    /// All are read, and it is about to serve.
+    ComesBack,
 }
 
 /// The first words are for the operator, and as it expects them.
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.logs {
-            Some((done, all)) => write!(f, "recovering logs: {done} of {all} ({ADVICE})"),
-            None => write!(f, "recovering logs ({ADVICE})"),
+        match self {
+            Self::Reads(Some((done, all))) => write!(f, "recovering logs: {done} of {all} ({ADVICE})"),
+            Self::Reads(None) => write!(f, "recovering logs ({ADVICE})"),
+            Self::ComesBack => {
+                f.write_str("recovering logs (all are read, and the broker is about to serve)")
+            }
         }
     }
 }
@@ -98,23 +109,23 @@ pub struct Recovery {
     kafka: u32,
     told: Arc<Mutex<Told>>,
     has_begun: AtomicBool,
-    is_over: AtomicBool,
+    answered: OnceLock<Instant>,
 }
 
 impl Recovery {
     fn new(kafka: u32, told: Arc<Mutex<Told>>) -> Self {
-        Self { kafka, told, has_begun: AtomicBool::new(false), is_over: AtomicBool::new(false) }
+        Self { kafka, told, has_begun: AtomicBool::new(false), answered: OnceLock::new() }
     }
 
     /// Kafka has answered on its own listener, which it opens when all logs are loaded.
     pub(crate) fn answered(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
+        self.answered.get_or_init(Instant::now);
     }
 
     /// How far it is. `None` when it is over, and also when it has not begun.
     pub(crate) fn progress(&self) -> Option<Progress> {
-        if self.is_over.load(Ordering::Relaxed) {
-            return None;
+        if let Some(since) = self.answered.get() {
+            return (since.elapsed() < RETURN).then_some(Progress::ComesBack);
         }
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let threads = threads::loading(self.kafka);
@@ -122,7 +133,7 @@ impl Recovery {
             self.has_begun.store(true, Ordering::Relaxed);
         }
         let waits = threads == Loading::NotNow && !self.has_begun.load(Ordering::Relaxed);
-        (!waits).then(|| Progress { logs: told.logs() })
+        (!waits).then(|| Progress::Reads(told.logs()))
     }
 }
 
@@ -132,6 +143,13 @@ impl Recovery {
     pub(crate) fn of_nobody() -> Self {
         Self::new(u32::MAX, Arc::default())
     }
+
+    /// One whose Kafka answered so long ago.
+    pub(crate) fn answered_before(age: Duration) -> Self {
+        let recovery = Self::of_nobody();
+        recovery.answered.get_or_init(|| Instant::now().checked_sub(age).expect("the clock is older"));
+        recovery
+    }
 }
 
 #[cfg(test)]
@@ -140,7 +158,7 @@ mod tests {
 
     #[test]
     fn progress_is_told_in_the_words_that_the_operator_expects() {
-        let told = |logs| Progress { logs }.to_string();
+        let told = |logs| Progress::Reads(logs).to_string();
         assert_eq!(
             told(Some((17, 340))),
             "recovering logs: 17 of 340 (Kafka was not shut down cleanly; ending it now would make it begin again)"
@@ -149,14 +167,17 @@ mod tests {
             told(None),
             "recovering logs (Kafka was not shut down cleanly; ending it now would make it begin again)"
         );
+        let back = Progress::ComesBack.to_string();
+        assert_eq!(back, "recovering logs (all are read, and the broker is about to serve)");
     }
 
     #[test]
-    fn a_kafka_that_says_nothing_recovers_until_it_answers() {
+    fn a_kafka_that_says_nothing_reads_its_logs_until_it_answers_and_is_given_time_to_come_back() {
         let recovery = Recovery::of_nobody();
-        assert_eq!(recovery.progress(), Some(Progress { logs: None }));
+        assert_eq!(recovery.progress(), Some(Progress::Reads(None)));
         recovery.answered();
-        assert_eq!(recovery.progress(), None);
+        assert_eq!(recovery.progress(), Some(Progress::ComesBack));
+        assert_eq!(Recovery::answered_before(RETURN).progress(), None, "it may be restarted");
     }
 
     /// It closes none of them when it is ended before it answers.
@@ -168,10 +189,10 @@ mod tests {
             .lock()
             .unwrap()
             .hear("Recovering 3 logs from /d since no clean shutdown file was found");
-        assert_eq!(recovery.progress(), Some(Progress { logs: Some((0, 3)) }));
+        assert_eq!(recovery.progress(), Some(Progress::Reads(Some((0, 3)))));
         recovery.told.lock().unwrap().hear("Loaded 3 logs in 17ms (unclean log dirs = ArrayBuffer(/d))");
-        assert!(recovery.progress().is_some());
+        assert!(matches!(recovery.progress(), Some(Progress::Reads(_))));
         recovery.answered();
-        assert_eq!(recovery.progress(), None);
+        assert_eq!(recovery.progress(), Some(Progress::ComesBack));
     }
 }

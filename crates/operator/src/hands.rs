@@ -17,6 +17,7 @@ use futures::StreamExt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::claims::Growth;
+use karst_core::ids::NodeId;
 use karst_core::names::{
     CLUSTER_LABEL, ClusterKey, KIND_LABEL, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, safety_of_kafka,
     safety_of_pool,
@@ -24,7 +25,7 @@ use karst_core::names::{
 use karst_core::objects::Object;
 use karst_core::plan::{Mark, Protection};
 use karst_core::strangers;
-use karst_core::world::World;
+use karst_core::world::{PodView, World};
 use kube::api::{ListParams, ObjectList, PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
@@ -133,17 +134,24 @@ impl Hands {
     /// What depends on who is up is done only if those are up who were seen to be. The cache may lag behind, and another operator may
     /// have been here, so ask.
     pub(crate) async fn pods_are_as_seen(&self, world: &World) -> Result<(), Failure> {
-        let key = &world.key;
+        let live = self.live_pods(&world.key).await?;
+        if world.has_just_these_pods(&live) { Ok(()) } else { Err(pods_changed(&world.key)) }
+    }
+
+    /// A disk gets a vote only while its pod is there. Another operator may be replacing that, and the disk with it, so ask.
+    pub(crate) async fn still_has_pod_of(&self, world: &World, node: NodeId) -> Result<(), Failure> {
+        let live = self.live_pods(&world.key).await?;
+        if world.still_has_pod_of(node, &live) { Ok(()) } else { Err(pods_changed(&world.key)) }
+    }
+
+    async fn live_pods(&self, key: &ClusterKey) -> Result<Vec<PodView>, Failure> {
         let pods: Api<PodWire> = self.api(&key.namespace);
         let live = self.call("could not look at the pods", pods.list(&made_for(key))).await?;
-        let views: Vec<_> = live.iter().map(|pod| pod.clone().view()).collect();
+        let views = live.iter().map(|pod| pod.clone().view()).collect();
         for pod in live {
             self.learn(pod);
         }
-        if world.has_just_these_pods(&views) {
-            return Ok(());
-        }
-        Err(Failure::Changed(format!("the pods of Kafka {} changed since they were looked at", key.name)))
+        Ok(views)
     }
 
     /// Nothing is made for a pool that is gone: nobody would remove it. The cache may lag behind, so ask: for each one by itself,
@@ -366,6 +374,10 @@ impl Hands {
         }
         Ok(())
     }
+}
+
+fn pods_changed(key: &ClusterKey) -> Failure {
+    Failure::Changed(format!("the pods of Kafka {} changed since they were looked at", key.name))
 }
 
 /// Selects what is made for a cluster.

@@ -12,6 +12,7 @@ use karst_core::claims::Growth;
 use karst_core::ids::Entropy;
 use karst_core::internal_error;
 use karst_core::listeners;
+use karst_core::membership::Change;
 use karst_core::names::ClusterKey;
 use karst_core::notice::IDS_IGNORED;
 use karst_core::objects::Object;
@@ -474,6 +475,9 @@ impl Passes {
     async fn ask_kafka_to(&self, world: &World, deed: &Deed) -> Result<(), Failure> {
         let key = &world.key;
         self.hands.wishes_are_as_seen(world).await?;
+        if let Deed::Change(Change::Join { voter, .. }) = deed {
+            self.hands.still_has_pod_of(world, voter.node).await?;
+        }
         let Some(time) = self.hands.leadership.time_for(DEADLINE) else { return Err(Failure::NotLeader) };
         if matches!(deed, Deed::Configure(_)) {
             // Before it is told: without an answer it may have happened all the same.

@@ -47,6 +47,8 @@ struct Container {
 const PATIENCE: u64 = 10_000;
 /// For so long, at least and at most, a broker that died reads its logs anew, in milliseconds.
 const RECOVERY: (u64, u64) = (1_000, 8_000);
+/// The same, of one in ten that has more to read.
+const LONG_RECOVERY: (u64, u64) = (25_000, 90_000);
 
 /// All kubelets.
 #[derive(Debug, Clone)]
@@ -191,7 +193,8 @@ impl Kubelet {
         let died = broker && quorum.needs_recovery(&disk);
         quorum.start(node, &disk, controller, broker, understood_by(pod));
         if died {
-            quorum.recover(node, dice.between(RECOVERY.0, RECOVERY.1));
+            let (least, most) = if dice.chance(100) { LONG_RECOVERY } else { RECOVERY };
+            quorum.recover(node, dice.between(least, most));
         }
         let config = settings.get("server.config").map_or("", String::as_str);
         let voters = config.lines().find_map(|line| line.strip_prefix("controller.quorum.voters="));

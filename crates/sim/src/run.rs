@@ -140,6 +140,7 @@ impl Start {
             && sim.rival.is_none()
             && sim.kubelet.is_settled(sim.now)
             && sim.data.is_settled()
+            && !sim.quorum.just_recovered(REST)
             && sim.next.is_none()
             && sim.now > last + REST
             && !sim.quorum.just_lost_a_broker(REST)

@@ -208,6 +208,23 @@ fn a_setting_that_nodes_started_with_is_forgotten_by_a_restart() {
     assert!(kafka.told.is_empty());
 }
 
+/// Its settings named other roles while its container started again, and do not any more: nobody sees that in the pod.
+#[test]
+fn a_node_with_other_roles_than_its_pod_says_restarts() {
+    let (mut world, mut kafka) = at_rest();
+    mark_pods(&mut world);
+    let roles = |roles: &str| [("process.roles".to_owned(), roles.to_owned())].into();
+    kafka.read_later.insert(NodeId(0), roles("broker"));
+    kafka.read_later.insert(NodeId(3), roles("broker"));
+    kafka.read_later.insert(NodeId(4), roles("controller"));
+    world.checked_settings.clear();
+    let restart = answered(&world, &mut kafka).restarts.remove(0);
+    assert_eq!(restart.node, NodeId(3));
+    assert_eq!(restart.causes, [Cause::SettingsGone(vec!["process.roles=broker".into()])]);
+    kafka.read_later.remove(&NodeId(3));
+    assert_eq!(answered(&world, &mut kafka).restarts, []);
+}
+
 #[test]
 fn what_somebody_told_kafka_by_hand_stays_unless_the_spec_names_it() {
     let (mut world, mut kafka) = at_rest();

@@ -434,6 +434,34 @@ fn a_broker_that_recovers_its_logs_is_not_restarted_and_its_progress_is_told() {
     assert_eq!(restarts_with(&waits).0, 1);
 }
 
+/// Between the answer and the deletion of its pod it could be back in its ISRs, and be counted on by others.
+#[test]
+fn a_broker_that_runs_and_does_not_serve_yet_is_given_some_time_to_come_back() {
+    let mut world = converged();
+    let pod = "my-cluster-brokers-1";
+    ask_pod(&mut world, pod, MANUAL);
+    world.answers.launchers.insert(NodeId(1), Answer::Known(LauncherView::default()));
+    let lacks_it = [partition("orders", &[0, 1, 2], &[0], 2)];
+    let mut late_for = |seconds: i64, stuck: Option<&str>| {
+        let since = Timestamp::from_second(world.now.as_second() - seconds).unwrap();
+        edit_pod(&mut world, pod, |pod| {
+            (pod.ready, pod.since, pod.stuck) = (false, Some(since), stuck.map(str::to_owned));
+        });
+        let brokers = (0..3).map(|id| RegisteredBroker { node: NodeId(id), fenced: id == 1 }).collect();
+        world.answers.registered = Answer::Known(Registered { brokers, fenced_known: true });
+        world.answers.quorum = healthy_quorum(&world);
+        world.answers.partitions = Answer::Known(Partitions { of: nodes(&[1]), found: lacks_it.to_vec() });
+        let plan = karst_core::plan::plan(&world).unwrap();
+        let said: String = plan.notices.iter().map(ToString::to_string).collect();
+        (plan.restarts.len(), plan.look_again.is_some(), said)
+    };
+    assert_eq!(late_for(5, None), (0, true, String::new()), "that is not worth a word");
+    let (count, looks_again, said) = late_for(25, None);
+    assert!(count == 0 && looks_again && said.contains("given 30 s to come back"), "{said}");
+    assert_eq!(late_for(31, None).0, 1, "it may be what the rest waits for");
+    assert_eq!(late_for(5, Some("CrashLoopBackOff")).0, 1, "it does not run");
+}
+
 #[test]
 fn ephemeral_controllers_leave_the_quorum_before_their_pods_go_and_join_it_again() {
     for count in [2, 3] {
@@ -491,4 +519,58 @@ fn no_voter_restarts_while_a_wanted_one_is_missing_and_one_that_does_not_vote_ma
     let plan = decide(&world);
     let pods: Vec<&str> = plan.restarts.iter().map(|restart| restart.pod.as_str()).collect();
     assert_eq!(pods, ["my-cluster-controllers-5"]);
+}
+
+/// Its vote could be what another leader still counts, and its disk goes with its pod.
+#[test]
+fn a_controller_whose_leave_is_not_committed_is_not_restarted() {
+    let mut world = with_storage("{type: ephemeral}", 2);
+    ask_pod(&mut world, "my-cluster-controllers-3", MANUAL);
+    let mut left = healthy_quorum(&world);
+    let Answer::Known(quorum) = &mut left else { panic!("a quorum") };
+    quorum.voters.retain(|voter| voter.node != NodeId(3));
+    let mut restarts_when = |is_committed: bool| {
+        let Answer::Known(quorum) = &mut left else { panic!("a quorum") };
+        quorum.is_committed = is_committed;
+        world.answers.quorum = left.clone();
+        decide(&world).restarts.len()
+    };
+    assert_eq!((restarts_when(false), restarts_when(true)), (0, 1));
+}
+
+/// The others wait for its vote, and it cannot vote before it restarts as a controller.
+#[test]
+fn a_broker_that_is_to_become_a_controller_restarts_before_those_that_wait_for_its_vote() {
+    let mut world = converged();
+    edit_pool(&mut world, "brokers", |pool| {
+        pool.spec.roles = vec![karst_api::Role::Controller, karst_api::Role::Broker];
+    });
+    for pod in ["my-cluster-controllers-3", "my-cluster-controllers-4", "my-cluster-controllers-5"] {
+        ask_pod(&mut world, pod, MANUAL);
+    }
+    let mut kafka = Kafka::formed(&world);
+    for _ in 0..300 {
+        if !step(&mut world, &mut kafka, &[]) {
+            break;
+        }
+    }
+    let voters: BTreeSet<i32> = kafka.voters.iter().map(|voter| voter.node.0).collect();
+    assert_eq!(voters, (0..6).collect(), "{}", warnings(&world));
+    assert!(world.pods.values().all(|pod| !pod.meta.annotations.contains_key(MANUAL)));
+}
+
+/// Another operator may be replacing its pod, and its disk with it.
+#[test]
+fn who_joins_does_so_with_the_pod_that_was_seen() {
+    let world = converged();
+    let pod = |edit: &dyn Fn(&mut karst_core::world::PodView)| {
+        let mut pod = (*world.pods["my-cluster-controllers-3"]).clone();
+        edit(&mut pod);
+        world.still_has_pod_of(NodeId(3), [&pod])
+    };
+    assert!(pod(&|_| {}));
+    assert!(pod(&|pod| pod.ready = false), "Kafka knows better");
+    assert!(!pod(&|pod| pod.meta.deleting = true));
+    assert!(!pod(&|pod| pod.meta.uid = "another one".into()));
+    assert!(!world.still_has_pod_of(NodeId(3), []));
 }

@@ -86,14 +86,19 @@ impl Data {
             partition.replicas.extend(target);
             partition.adding.extend(target);
             partition.removing.insert(from);
-            partition.has_moved();
+            partition.wake(self.brokers.now);
         }
     }
 
     /// One directory of a broker fails: half of its copies cannot be read any more.
     pub fn fail_directory(&mut self, node: NodeId) {
         self.brokers.failed.extend(self.brokers.directory(node));
-        self.partitions.iter_mut().for_each(Partition::has_moved);
+        self.wake_all();
+    }
+
+    fn wake_all(&mut self) {
+        let now = self.brokers.now;
+        self.partitions.iter_mut().for_each(|one| one.wake(now));
     }
 
     /// A broker copies nothing for a while.
@@ -109,7 +114,7 @@ impl Data {
         self.remember_views(quorum);
         let was_led = std::mem::replace(&mut self.is_led, quorum.has_leader());
         if is_other || self.is_led != was_led {
-            self.partitions.iter_mut().for_each(Partition::has_moved);
+            self.wake_all();
         }
         let Self { partitions, brokers, dice, losses, .. } = self;
         if self.is_led {
@@ -238,12 +243,6 @@ impl Data {
 }
 
 impl Partition {
-    fn has_moved(&mut self) {
-        if self.exists() {
-            self.state = State::Moves;
-        }
-    }
-
     /// Nothing of it is left.
     fn forget(&mut self) {
         let replicas = self.replicas.difference(&self.removing).copied().collect();

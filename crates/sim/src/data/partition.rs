@@ -201,6 +201,8 @@ impl Partition {
         if !self.in_sync.contains(&leader) {
             self.in_sync = BTreeSet::from([leader]);
         }
+        // A new leader gives those that are in sync the whole time to show it.
+        self.had_all.extend(self.in_sync.iter().map(|node| (*node, brokers.now)));
         self.lost_by_election(leader, brokers)
     }
 

@@ -23,9 +23,20 @@ impl Partition {
             return;
         }
         let Some(disk) = brokers.directory(leader) else { return };
+        self.wake(brokers.now);
         let term = self.term;
         self.copies.entry(disk).or_default().append(term, records);
-        self.state = State::Moves;
+    }
+
+    /// Something may change from now on. Until now all that are in sync had everything: followers fetch also what there is not, and
+    /// their leader counts that.
+    pub(super) fn wake(&mut self, now: u64) {
+        if self.state == State::Rests {
+            self.had_all.extend(self.in_sync.iter().map(|node| (*node, now)));
+        }
+        if self.exists() {
+            self.state = State::Moves;
+        }
     }
 
     /// A moment passes.
@@ -106,7 +117,9 @@ impl Partition {
         target.extend(new);
         // The leader stays, so nothing can be lost.
         let _ = self.change(target, None, brokers);
-        if self.in_sync.is_superset(&self.replicas) {
+        // A broker that died with its disk counts as in sync until it is missed.
+        let has_all = |node: &NodeId| brokers.directory(*node).is_some_and(|disk| self.is_complete(disk));
+        if self.replicas.iter().all(|node| self.in_sync.contains(node) && has_all(node)) {
             self.destroyed = None;
         }
     }

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use karst_core::ids::NodeId;
 
-use super::Doom;
+use super::{Doom, State};
 use crate::conformance::replicas::{Cluster, Said};
 
 struct Kafka(Cluster);
@@ -234,4 +234,35 @@ fn a_broker_that_died_reads_its_logs_before_it_serves() {
     assert!(kafka.data.brokers.serves(NodeId(1)));
     kafka.quorum.stop(NodeId(1));
     assert!(!kafka.quorum.needs_recovery("1"));
+}
+
+/// Their fetches tell the leader that there is nothing new.
+#[test]
+fn followers_of_a_partition_to_which_nobody_wrote_have_not_fallen_behind() {
+    let mut kafka = Kafka::with(&[(&[0, 1, 2], 2)]);
+    kafka.live(20_000);
+    let data = &mut kafka.data;
+    data.partitions[0].had_all.clear();
+    data.partitions[0].state = State::Rests;
+    data.brokers.slow_down(NodeId(1), 5_000);
+    data.partitions[0].write(&data.brokers, 1);
+    kafka.live(3_000);
+    assert_eq!(kafka.said(), "0 leads, in sync 012, eligible , last ");
+}
+
+/// A broker that died counts as in sync until it is missed.
+#[test]
+fn a_destroyed_copy_is_remembered_until_all_have_everything_again() {
+    let mut kafka = Kafka::with(&[(&[0, 1, 2], 1)]);
+    kafka.stop(1);
+    kafka.quorum.crash(NodeId(2));
+    kafka.lose_disk(2);
+    kafka.start(1);
+    kafka.live(5_000);
+    assert_eq!(kafka.said(), "0 leads, in sync 012, eligible , last ");
+    assert!(kafka.data.partitions[0].destroyed.is_some());
+    kafka.restart(2);
+    kafka.live(20_000);
+    assert_eq!(kafka.said(), "0 leads, in sync 012, eligible , last ");
+    assert!(kafka.data.partitions[0].destroyed.is_none());
 }

@@ -4,6 +4,9 @@ use karst_core::ids::{DirectoryId, NodeId};
 
 use super::{End, Process, Quorum};
 
+/// For so long a broker that has read its logs is about to serve, as its launcher says, in milliseconds.
+const RETURN: u64 = 30_000;
+
 impl Quorum {
     /// A process ends in peace. One that still read its logs anew begins with that again.
     pub fn stop(&mut self, node: NodeId) {
@@ -54,6 +57,18 @@ impl Quorum {
     /// Since when and until when a broker reads its logs anew, if it does.
     pub fn recovery(&self, node: NodeId) -> Option<(u64, u64)> {
         self.processes.get(&node)?.recovers.filter(|(_, until)| *until > self.now)
+    }
+
+    /// What the launcher of a broker says: that it reads its logs, or for a while that it has read them, and is about to serve.
+    pub fn tells_of_recovery(&self, node: NodeId) -> bool {
+        let process = self.processes.get(&node).filter(|process| process.serves.is_none());
+        let recovers = process.and_then(|process| process.recovers);
+        recovers.is_some_and(|(_, until)| until + RETURN > self.now)
+    }
+
+    /// Does a broker read its logs anew, or did one less than this long ago?
+    pub fn just_recovered(&self, long: u64) -> bool {
+        self.processes.values().filter_map(|one| one.recovers).any(|(_, until)| until + long > self.now)
     }
 
     /// A broker reaches no controller for a while.

@@ -13,11 +13,13 @@ use karst_core::world::{
 };
 
 use super::hands::wishes_are_as_seen;
-use super::{Called, End, Operator};
+use super::{Called, End, Failure, Operator};
 use crate::kraft::{Pending, Refused};
 use crate::kubernetes::Kind;
 use crate::sim::{Sim, timestamp};
 
+/// The setting that every node has.
+const ROLES: &str = "process.roles";
 /// For how long an answer is waited for.
 const PATIENCE: u64 = 3_000;
 
@@ -47,6 +49,7 @@ impl Operator {
         }
         for node in questions.settings_of_brokers.iter().chain(&questions.settings_of_controllers) {
             let all = running_settings(sim, *node).map(|set| with_defaults(set, &questions.settings));
+            let all = all.map(|set| set.into_iter().chain(roles(sim, *node)).collect());
             answers.settings.insert(*node, known_or_silent(all));
         }
         Ok(())
@@ -55,6 +58,11 @@ impl Operator {
     /// Lets Kafka do something. That it did not is remembered, and the pass goes on.
     pub(super) fn ask_kafka_to(&mut self, sim: &mut Sim, world: &World, deed: &Deed) -> Called<()> {
         wishes_are_as_seen(sim, world)?;
+        if let Deed::Change(Change::Join { voter, .. }) = deed
+            && !world.still_has_pod_of(voter.node, sim.api.pods().map(AsRef::as_ref))
+        {
+            return Err(End::Failed(Failure::Changed));
+        }
         if matches!(deed, Deed::Configure(_)) {
             self.checked.clear();
         }
@@ -153,7 +161,7 @@ fn partitions(sim: &mut Sim, hosts: &[String], of: &BTreeSet<NodeId>) -> Option<
 /// What the launcher of a node says, if it runs.
 fn launcher(sim: &mut Sim, node: NodeId) -> Option<LauncherView> {
     sim.quorum.processes.get(&node)?;
-    let recovery = sim.quorum.recovery(node).map(|_| Recovery { done: 0, all: 0 });
+    let recovery = sim.quorum.tells_of_recovery(node).then_some(Recovery { done: 0, all: 0 });
     Some(LauncherView { recovery })
 }
 
@@ -174,9 +182,17 @@ pub(crate) fn running_settings(sim: &Sim, node: NodeId) -> Option<Vec<RunningSet
     Some(running.into_values().collect())
 }
 
+/// The roles of a process, as it read them when it started.
+fn roles(sim: &Sim, node: NodeId) -> Option<RunningSetting> {
+    let process = sim.quorum.processes.get(&node)?;
+    let roles = [("controller", process.controller), ("broker", process.broker)];
+    let roles: Vec<_> = roles.iter().filter(|(_, has)| *has).map(|(role, _)| *role).collect();
+    Some(RunningSetting { key: ROLES.to_owned(), value: Some(roles.join(",")), source: Source::Start })
+}
+
 /// Kafka also tells of settings that nobody set.
 fn with_defaults(mut set: Vec<RunningSetting>, keys: &[&str]) -> Vec<RunningSetting> {
-    for key in keys {
+    for key in keys.iter().filter(|key| **key != ROLES) {
         if !set.iter().any(|setting| setting.key == *key) {
             set.push(RunningSetting { key: (*key).to_owned(), value: None, source: Source::Default });
         }
