@@ -58,3 +58,17 @@ fn with_limits(mut config: Config) -> Config {
     config.reset_reader_on_write = true;
     config
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_client_hides_nothing_and_waits_for_nothing_without_end() {
+        let config = with_limits(Config::new("https://kubernetes.default.svc".parse().unwrap()));
+        assert!(!config.default_retry && config.reset_reader_on_write);
+        assert_eq!(config.read_timeout, Some(SILENCE));
+        let longest = crate::watch::LASTS.max(crate::references::LASTS);
+        assert!(SILENCE > longest + crate::watch::MARGIN, "a watch ends by itself");
+    }
+}

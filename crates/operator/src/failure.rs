@@ -123,3 +123,36 @@ impl Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn answer(code: u16) -> Failure {
+        let status = Status { code, ..Status::default() };
+        Failure::Api {
+            what: "could not write".to_owned(),
+            source: Box::new(kube::Error::Api(Box::new(status))),
+        }
+    }
+
+    #[test]
+    fn an_api_server_that_is_away_for_a_moment_refused_nothing() {
+        let unwilling = [400, 403, 422, 500].map(|code| answer(code).is_unwillingness());
+        assert_eq!(unwilling, [true; 4]);
+        let absent = [409, 429, 503, 504].map(|code| answer(code).is_unwillingness());
+        assert_eq!(absent, [false; 4]);
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_is_not_repeated() {
+        let error = serde_json::from_str::<Vec<u8>>("\"hunter2\"").unwrap_err();
+        assert!(error.to_string().contains("hunter2"));
+        let source = Box::new(kube::Error::SerdeError(error));
+        let failure = Failure::Api { what: "could not look at Kafka c".to_owned(), source };
+        let told = "could not look at Kafka c: the answer cannot be read: expected a sequence";
+        assert_eq!((failure.to_string().as_str(), failure.words().contains("hunter2")), (told, false));
+    }
+}

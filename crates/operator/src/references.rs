@@ -22,7 +22,7 @@ use crate::watch::{Event, ListWatch, Next, Read, Turns};
 /// Larger objects are not read: all of each is kept. etcd takes hardly more.
 const LARGEST: usize = 1 << 20;
 /// How long a watch lasts before it is begun anew. There may be thousands of them.
-const LASTS: Duration = Duration::from_secs(290);
+pub(crate) const LASTS: Duration = Duration::from_secs(290);
 /// How many may be read at once.
 const AT_ONCE: usize = 16;
 
@@ -274,6 +274,15 @@ mod tests {
             Some(Change::Seen(Reference::Found(files))) if files.0["a"] == b"a"
         ));
         assert!(change::<SecretWire>(Event::ListEnds, &mut listed).is_none());
+    }
+
+    #[test]
+    fn a_secret_that_is_too_large_is_not_kept() {
+        let text = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}, "data": {"a": "YQ==".repeat(LARGEST / 4)}});
+        let text = serde_json::value::RawValue::from_string(text.to_string()).unwrap();
+        let read = crate::watch::item::read::<SecretWire>(&text, LARGEST).unwrap();
+        let change = change(Event::Applied(read), &mut false);
+        assert!(matches!(change, Some(Change::Seen(Reference::Unreadable(why))) if why.contains("1024 KiB")));
     }
 
     #[test]

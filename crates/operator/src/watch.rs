@@ -17,6 +17,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 pub(crate) use self::item::{Read, Unreadable};
+#[cfg(test)]
+pub(crate) use self::list_watch::MARGIN;
 pub(crate) use self::list_watch::{Event, ListWatch, Next, Turns, Version, number};
 use crate::index::{Feed, Index, Indexed};
 use crate::queue::Queue;
@@ -26,7 +28,7 @@ use crate::views::{
 };
 
 /// How long a watch lasts: so long may it be deaf without anybody noticing.
-const LASTS: Duration = Duration::from_secs(120);
+pub(crate) const LASTS: Duration = Duration::from_secs(120);
 
 /// Whether every watch has seen everything once. Before that nothing may be decided: a world that is only half
 /// known looks like one where half of everything is missing.

@@ -143,6 +143,16 @@ fn what_a_new_list_does_not_show_is_gone() {
     assert_eq!(pools(&index, "a"), ["kept", "new"], "and what is newer than the list stays");
 }
 
+#[test]
+fn a_list_that_is_older_than_an_answer_does_not_take_it_back() {
+    let (index, mut feed) = (Index::default(), Feed::new(None));
+    tell::<KafkaNodePool>(&index, &mut feed, Event::ListBegins(5));
+    index.answer(pool("a", "p", "1", 7));
+    tell(&index, &mut feed, Event::Listed(Ok(pool("a", "p", "1", 3))));
+    tell::<KafkaNodePool>(&index, &mut feed, Event::ListEnds);
+    assert_eq!(index.version::<KafkaNodePool>(&key("a"), "p", "1").as_deref(), Some("7"));
+}
+
 fn pod(version: u64) -> PodWire {
     let labels = json!({CLUSTER_LABEL: "a", "strimzi.io/controller-name": "a-p"});
     let meta = json!({"namespace": "ns", "name": "a-p-0", "uid": "1", "resourceVersion": version.to_string(), "labels": labels});

@@ -32,7 +32,7 @@ const PAGES_AT_ONCE: usize = 2;
 /// How long the API server may take to answer a list, or to begin with a watch.
 const ANSWER: Duration = Duration::from_secs(30);
 /// How much longer than it was to last a watch is listened to.
-const MARGIN: Duration = Duration::from_secs(10);
+pub(crate) const MARGIN: Duration = Duration::from_secs(10);
 /// A line that was longer than this is not worth keeping room for.
 const USUAL_LINE: usize = 64 << 10;
 
