@@ -131,6 +131,16 @@ fn the_pods_of_a_pool_that_vanished_are_kept() {
 }
 
 #[test]
+fn what_was_rendered_is_remembered_for_as_long_as_its_pod_set_is_there() {
+    let mut world = converged();
+    let mut rendered = world.rendered.clone();
+    let brokers = rendered.remove(BROKERS);
+    assert_eq!(podset::remembered(&world, &rendered).get(BROKERS), brokers.as_ref(), "its pool vanished");
+    world.pod_sets.remove(BROKERS);
+    assert_eq!(podset::remembered(&world, &rendered), rendered);
+}
+
+#[test]
 fn a_new_pod_set_is_looked_at_again_as_soon_as_it_is_known_to_be_rendered() {
     let mut world = converged();
     restart_operator(&mut world);
