@@ -85,7 +85,11 @@ fn a_pod_set_that_etcd_would_not_take_is_refused_with_the_number_that_it_would()
     converge(&mut world);
     let set = &world.pod_sets["my-cluster-brokers"];
     let bytes: usize = set.pods.values().map(|pod| pod.json.len()).sum();
-    assert!(set.pods.len() == usize::try_from(most).unwrap() && bytes < 1_500_000, "{bytes}");
+    assert!(
+        set.pods.len() == usize::try_from(most).unwrap() && bytes < 1_500_000,
+        "{bytes}: {:?}",
+        conditions(&world, "Ready")
+    );
     assert!(bytes > 1_300_000, "fewer are taken than could be: {bytes}");
 }
 
