@@ -33,7 +33,12 @@ pub enum Roles {
 impl Roles {
     /// Reads a list of roles; an empty one is none.
     pub(crate) fn parse(roles: &[api::Role]) -> Option<Self> {
-        match (roles.contains(&api::Role::Controller), roles.contains(&api::Role::Broker)) {
+        Self::of(roles.contains(&api::Role::Controller), roles.contains(&api::Role::Broker))
+    }
+
+    /// Those of a node that votes, that serves, or both.
+    pub(crate) fn of(votes: bool, serves: bool) -> Option<Self> {
+        match (votes, serves) {
             (true, true) => Some(Self::Combined),
             (true, false) => Some(Self::Controller),
             (false, true) => Some(Self::Broker),
@@ -140,7 +145,7 @@ pub struct Kept {
     pub id: NodeId,
     /// Its pod.
     pub pod: String,
-    /// What its pool's status says that it does.
+    /// What it does.
     pub roles: Roles,
 }
 

@@ -40,6 +40,11 @@ use crate::{
     anew, certificates, claim_memory, dynamic, fences, limits, logging, metrics, strangers, unproven,
 };
 
+/// What the annotations about its certificate add to a pod, at most.
+const CERTIFICATE_WEIGHT: usize = 256;
+/// What a listener adds to a pod, at most.
+const LISTENER_WEIGHT: usize = 128;
+
 /// An object to be written.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(clippy::large_enum_variant)]
@@ -431,10 +436,14 @@ impl Render<'_> {
         Ok((name, digest, Some(Object::PodSet(set))))
     }
 
-    /// How many bytes of JSON the pod of a node is.
+    /// How many bytes of JSON the pod of a node is, with what is added to it when its certificate and its listeners are there.
     pub(crate) fn weight_of_pod(&self, node: Node<'_>) -> Result<usize, serde_json::Error> {
         let (common, own) = (self.common(), self.own(node));
-        Ok(limits::weight(&Sheet { common: &common, node, own: &own }.pod()?))
+        let pod = limits::weight(&Sheet { common: &common, node, own: &own }.pod()?);
+        let has_certificate = self.world.secrets.contains_key(&self.cluster.pod_name(node));
+        let certificate = if has_certificate { 0 } else { CERTIFICATE_WEIGHT };
+        let listeners = self.cluster.listeners.len().saturating_sub(own.served.len());
+        Ok(pod + certificate + LISTENER_WEIGHT * listeners)
     }
 
     /// What the objects of all nodes are made from.

@@ -113,18 +113,23 @@ pub fn resolve(world: &World) -> Resolved {
     resolved
 }
 
-/// The nodes of pools that are refused, by what is durable about them.
+/// The nodes of pools that are refused: those that their pod sets list. What they do, their pods tell, and of one that is not
+/// there, the status.
 fn kept(world: &World, refused: &BTreeMap<String, Vec<Problem>>) -> Vec<Kept> {
-    let statuses = refused.keys().filter_map(|pool| Some((pool, world.pools.get(pool)?.status.as_ref()?)));
-    let nodes = statuses.filter_map(|(pool, status)| {
-        let roles = Roles::parse(status.roles.as_deref()?)?;
-        let ids = status.node_ids.iter().flatten().map(|id| NodeId(*id));
-        Some(ids.map(move |id| Kept { id, pod: world.key.pod(pool, id), roles }))
-    });
-    nodes
-        .flatten()
-        .filter(|kept| world.pod_sets.values().any(|set| set.pods.contains_key(&kept.pod)))
-        .collect()
+    let mut kept = Vec::new();
+    for pool in refused.keys() {
+        let Some(set) = world.pod_sets.get(&world.key.pod_set(pool)) else { continue };
+        let status = world.pools.get(pool).and_then(|pool| pool.status.as_ref()?.roles.as_deref());
+        for pod in set.pods.keys() {
+            let runs =
+                world.pods.get(pod).and_then(|pod| Roles::of(pod.runs_controller(), pod.runs_broker()));
+            let roles = runs.or_else(|| Roles::parse(status?));
+            if let (Some(id), Some(roles)) = (names::node_of_pod(pod), roles) {
+                kept.push(Kept { id, pod: pod.clone(), roles });
+            }
+        }
+    }
+    kept
 }
 
 /// The files of nodes that users have a say in.

@@ -350,7 +350,7 @@ fn listener_status(world: &World, cluster: &Cluster, listener: &ClientListener) 
         None => listener.tls.then(|| certificates::for_clients(world)).flatten(),
     };
     // One that is cut off would be of no use.
-    let certificates = certificates.map(|all| all.into_iter().filter(is_short_enough).collect());
+    let certificates = certificates.map(|all| all.into_iter().filter(|one| is_short_enough(one)).collect());
     let found = first_of(address::bootstrap(world, cluster, listener));
     let is_known = !found.is_empty();
     let addresses = found
@@ -365,7 +365,7 @@ fn listener_status(world: &World, cluster: &Cluster, listener: &ClientListener) 
     }
 }
 
-fn is_short_enough(certificate: &String) -> bool {
+fn is_short_enough(certificate: &str) -> bool {
     i64::try_from(certificate.len()).is_ok_and(|length| length <= bounds::CERTIFICATE)
 }
 
