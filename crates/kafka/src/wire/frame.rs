@@ -4,10 +4,17 @@ use std::io;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// The longest message that is believed to be an answer. Metadata of a cluster with a million partitions has some sixty
+/// The longest message that is believed to be an answer. Metadata of a cluster with half a million partitions has some thirty
 /// megabytes; a web server that is mistaken for a broker announces a gigabyte, "HTTP" read as a number.
-const LONGEST: usize = 100 << 20;
+const LONGEST: usize = 32 << 20;
+
+/// From here on a message takes a share of what all clients of the process may read at once.
+const LARGE: usize = 1 << 20;
+
+/// How much of large messages may be under way at once, in KiB: however many peers announce however much, and send it slowly.
+static SHARES: Semaphore = Semaphore::const_new(2 * (LONGEST >> 10));
 
 /// What is reserved before a byte of the message has arrived, so that an announced length alone costs nothing.
 const FIRST_RESERVE: usize = 64 << 10;
@@ -26,6 +33,7 @@ pub(crate) enum FrameError {
 
 pub(crate) async fn read_frame<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Bytes, FrameError> {
     let length = read_length(stream).await?;
+    let _share = share(length).await;
     let mut message = BytesMut::with_capacity(length.min(FIRST_RESERVE));
     let mut rest = stream.take(length as u64);
     loop {
@@ -36,6 +44,15 @@ pub(crate) async fn read_frame<S: AsyncRead + Unpin>(stream: &mut S) -> Result<B
             Err(error) => return Err(cut_short(message.len(), length, Some(&error))),
         }
     }
+}
+
+/// Waits until there is memory for a message of this length. Whoever reads it has a deadline.
+async fn share(length: usize) -> Option<SemaphorePermit<'static>> {
+    if length < LARGE {
+        return None;
+    }
+    // The semaphore is never closed.
+    SHARES.acquire_many(u32::try_from(length >> 10).ok()?).await.ok()
 }
 
 async fn read_length<S: AsyncRead + Unpin>(stream: &mut S) -> Result<usize, FrameError> {
@@ -62,6 +79,7 @@ fn cut_short(received: usize, announced: usize, cause: Option<&io::Error>) -> Fr
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::AsyncWriteExt as _;
 
     async fn read(mut bytes: &[u8]) -> Result<Bytes, FrameError> {
         read_frame(&mut bytes).await
@@ -91,8 +109,30 @@ mod tests {
         assert_eq!(complaint(&[0, 0, 0, 3, 1, 2]).await, "the connection ended after 2 of 3 bytes");
     }
 
+    /// Peers that announce much and send nothing, as many as there are shares for.
+    #[tokio::test(start_paused = true)]
+    async fn large_messages_share_what_memory_there_is_and_small_ones_do_not_wait() {
+        let announced = |length: usize| u32::try_from(length).unwrap().to_be_bytes();
+        let mut open = Vec::new();
+        for _ in 0..2 {
+            let (mut peer, mut stream) = tokio::io::duplex(64);
+            peer.write_all(&announced(LONGEST)).await.unwrap();
+            open.push((peer, tokio::spawn(async move { read_frame(&mut stream).await })));
+        }
+        tokio::task::yield_now().await;
+        let large = [&announced(LARGE)[..], &vec![0; LARGE]].concat();
+        let soon = std::time::Duration::from_secs(1);
+        assert!(tokio::time::timeout(soon, read(&large)).await.is_err(), "there is no memory left");
+        assert!(read(&[0, 0, 0, 1, 7]).await.is_ok());
+        open.pop();
+        tokio::task::yield_now().await;
+        assert_eq!(tokio::time::timeout(soon, read(&large)).await.unwrap().unwrap().len(), LARGE);
+    }
+
     #[tokio::test]
     async fn lengths_that_cannot_be_are_refused() {
+        let too_long = u32::try_from(LONGEST + 1).unwrap().to_be_bytes();
+        assert!(complaint(&too_long).await.contains("is this a Kafka listener?"));
         assert!(complaint(&[0xff, 0xff, 0xff, 0xff]).await.contains("-1 bytes"));
         assert!(complaint(&[0x15, 3, 3, 0, 2, 2, 80]).await.contains("this listener speaks TLS only"));
         assert!(complaint(b"HTTP/1.1 400 Bad Request").await.contains("is this a Kafka listener?"));

@@ -58,8 +58,8 @@ impl Server {
         let mut state = self.0.lock().unwrap();
         state.requests.push(method.clone());
         let no = |code: u16| {
-            let status =
-                json!({"kind": "Status", "apiVersion": "v1", "code": code, "message": "no", "reason": "no"});
+            let reason = if code == 404 { "NotFound" } else { "Conflict" };
+            let status = json!({"kind": "Status", "apiVersion": "v1", "code": code, "message": "no", "reason": reason});
             (StatusCode::from_u16(code).unwrap(), status)
         };
         if *method == Method::GET {
@@ -116,7 +116,7 @@ async fn keep(election: &mut Election, leadership: &Leadership, time: Duration) 
 
 async fn won(server: &Server) -> (Election, Leadership) {
     let (mut election, leadership) = (server.election("a"), Leadership::none());
-    election.win(&leadership).await;
+    tokio::time::timeout(Duration::from_secs(60), election.win(&leadership)).await.unwrap();
     assert!(leadership.holds());
     (election, leadership)
 }
@@ -158,7 +158,7 @@ async fn a_conflict_is_no_loss_while_the_lease_is_still_ours() {
     assert_eq!(server.requests(), [Method::PUT, Method::GET, Method::PUT]);
     // Somebody removed it.
     server.set(|state| state.lease = None);
-    keep(&mut election, &leadership, Duration::from_secs(11)).await.unwrap();
+    keep(&mut election, &leadership, Duration::from_secs(10)).await.unwrap();
     assert_eq!(server.holder().as_deref(), Some("a"));
     server.write("b");
     let lost = keep(&mut election, &leadership, Duration::from_secs(11)).await.unwrap_err();
@@ -171,10 +171,10 @@ async fn an_answer_that_is_lost_does_not_cost_the_lease() {
     let server = Server::default();
     let (mut election, leadership) = won(&server).await;
     server.set(|state| state.slow = Duration::from_secs(8));
-    let early = keep(&mut election, &leadership, Duration::from_secs(16));
+    let early = keep(&mut election, &leadership, Duration::from_secs(12));
     early.await.unwrap();
     server.set(|state| state.slow = Duration::ZERO);
-    keep(&mut election, &leadership, Duration::from_secs(11)).await.unwrap();
+    keep(&mut election, &leadership, Duration::from_secs(10)).await.unwrap();
     assert_eq!(server.holder().as_deref(), Some("a"));
     assert!(leadership.holds());
 }
