@@ -205,7 +205,7 @@ impl Passes {
         let questions = &plan.questions;
         let kafka = ask::ask(&self.clients, &self.terms, world, questions, &silences, &mut asking.answers);
         let all = async { futures::join!(self.hands.racks(&questions.machines), kafka) };
-        let (machines, ()) = place.aside(room, all).await;
+        let (machines, ()) = place.aside(room, Box::pin(all)).await;
         asking.answers.machines.extend(machines);
         asking.from_memory |= silences.are_from_memory();
     }
@@ -716,7 +716,7 @@ impl Job for Passes {
                 self.tell(key, &*kafka, old, &patch, true).await;
             }
             Err(failure) => {
-                tracing::warn!(cluster = %key, %failure, "could not say that something went wrong")
+                tracing::warn!(cluster = %key, %failure, "could not say that something went wrong");
             }
         }
     }

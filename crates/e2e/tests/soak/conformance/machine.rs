@@ -24,7 +24,7 @@ pub(super) async fn on_a_machine(
         let scratch = tempfile::tempdir()?;
         let scratch = scratch.path().to_string_lossy().into_owned();
         let machine = Machine { place: Place::Here, host: "127.0.0.1".to_owned(), home, scratch };
-        return compare(&machine, &|step| println!("{step}")).await;
+        return compare(&machine, &|_| ()).await;
     }
     story(name, Duration::from_secs(1200), async |scene| {
         let machine = Machine::in_a_pod(scene).await?;
