@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use crate::certificates::{self, Stale};
+use crate::certificates::{self, Inside, Stale};
 use crate::claims;
 use crate::cluster::{Cluster, Node};
 use crate::departed;
@@ -187,7 +187,8 @@ pub(crate) fn due<'a>(
     outlived: &BTreeMap<NodeId, Vec<String>>,
 ) -> Vec<Due<'a>> {
     let voters: BTreeSet<String> = cluster.voters().map(|node| cluster.pod_name(node)).collect();
-    let due_pod = |node: Node<'a>| due_pod(world, cluster, node, &voters, outlived.get(&node.id));
+    let inside = Inside::of(world);
+    let due_pod = |node: Node<'a>| due_pod(world, cluster, node, &voters, &inside, outlived.get(&node.id));
     let mut due: Vec<_> = cluster.nodes().filter_map(due_pod).collect();
     due.sort_by_key(|due| due.node.id);
     due
@@ -198,6 +199,7 @@ fn due_pod<'a>(
     cluster: &Cluster,
     node: Node<'a>,
     voters: &BTreeSet<String>,
+    inside: &Inside<'_>,
     outlived: Option<&Vec<String>>,
 ) -> Option<Due<'a>> {
     let name = cluster.pod_name(node);
@@ -208,7 +210,7 @@ fn due_pod<'a>(
     if !changed.is_empty() {
         causes.push(Cause::Changed(changed));
     }
-    causes.extend(certificates::stale(world, pod).map(Cause::Certificates));
+    causes.extend(certificates::stale(world, inside, pod).map(Cause::Certificates));
     if reach::is_cut_off(pod, voters) {
         causes.push(Cause::QuorumMoved);
     }
@@ -265,7 +267,9 @@ pub(crate) fn next(world: &World, cluster: &Cluster, due: &[Due<'_>]) -> Roll {
     if due.is_empty() {
         return Roll::default();
     }
-    let is_of_no_use = |pod: &PodView| pod.stuck.is_some() || certificates::has_ended(world, pod);
+    let inside = Inside::of(world);
+    let is_of_no_use =
+        |pod: &PodView| pod.stuck.is_some() || certificates::is_of_no_use(world, &inside, pod);
     let (broken, due): (Vec<_>, Vec<_>) =
         due.iter().partition(|due| is_of_no_use(due.pod) && due.disks == Disks::Stay);
     if !broken.is_empty() {
@@ -289,6 +293,8 @@ fn absent(world: &World, cluster: &Cluster, due: &[&Due<'_>]) -> Vec<(String, Op
         let name = cluster.pod_name(node);
         match world.pods.get(&name) {
             Some(pod) if pod.is_serving() => None,
+            // It waits until the others have restarted to trust who signs its certificate.
+            _ if certificates::lacks_certificate(world, &name) => None,
             Some(pod) => Some((name, pod.stuck.clone())),
             None => Some((name, None)),
         }

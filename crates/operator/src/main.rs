@@ -3,6 +3,7 @@
 mod ask;
 mod checked;
 mod clients;
+mod clock;
 mod events;
 mod failure;
 mod gates;

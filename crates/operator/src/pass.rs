@@ -29,6 +29,7 @@ use serde_json::Value;
 use crate::ask::{self, Terms};
 use crate::checked::Checked;
 use crate::clients::Clients;
+use crate::clock;
 use crate::events::Events;
 use crate::failure::Failure;
 use crate::hands::Hands;
@@ -194,6 +195,7 @@ impl Passes {
             referenced,
             settings: Arc::clone(&self.settings),
             now: Timestamp::now(),
+            api_server_time: clock::api_server_time(),
             entropy,
         }
     }

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ask::Terms;
 use crate::checked::Checked;
 use crate::clients::Clients;
+use crate::clock;
 use crate::events::Events;
 use crate::hands::Hands;
 use crate::http::{self, Health};
@@ -40,7 +41,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         .map_err(|_| anyhow!("another TLS provider is installed already"))?;
     let started = Instant::now();
     let config = Config::infer().await.context("cannot find out how to reach Kubernetes")?;
-    let client = Client::try_from(config.clone())?;
+    let client = clock::client(config.clone())?;
 
     let index = Arc::new(Index::default());
     let queue = Arc::new(Queue::default());
@@ -137,7 +138,7 @@ async fn keep(
 /// The lease is renewed by the clock: a client that retries by itself for minutes would hide that it is lost.
 fn without_retries(mut config: Config) -> anyhow::Result<Client> {
     config.default_retry = false;
-    Ok(Client::try_from(config)?)
+    Ok(clock::client(config)?)
 }
 
 fn stop_on_signal() -> anyhow::Result<CancellationToken> {

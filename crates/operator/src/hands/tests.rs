@@ -145,6 +145,7 @@ fn world() -> World {
             operator_namespace_labels: BTreeMap::new(),
         }),
         now: Timestamp::UNIX_EPOCH,
+        api_server_time: None,
         entropy: Entropy([0; 32]),
     }
 }

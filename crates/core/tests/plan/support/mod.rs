@@ -92,6 +92,7 @@ pub(crate) fn world(yaml: &str) -> World {
             operator_namespace_labels: BTreeMap::new(),
         }),
         now: Timestamp::from_second(1_700_000_000).unwrap(),
+        api_server_time: None,
         entropy: Entropy([1; 32]),
     }
 }
