@@ -171,7 +171,8 @@ fn certificates_of_one_authority_end_one_after_the_other() {
         let leaf = issuer.issue(&request, now).unwrap();
         Certificate::all_from_pem(leaf.chain.as_bytes()).unwrap()[0].not_after
     };
-    let ends: std::collections::BTreeSet<_> = (0..9).map(|node| end(&format!("node-{node}"), now())).collect();
+    let ends: std::collections::BTreeSet<_> =
+        (0..9).map(|node| end(&format!("node-{node}"), now())).collect();
     assert_eq!(ends.len(), 9, "{ends:?}");
     let all = after(365).duration_since(*ends.first().unwrap());
     assert!(all <= SignedDuration::from_hours(72), "they are as good as they were: {ends:?}");

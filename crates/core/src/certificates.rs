@@ -27,7 +27,7 @@ pub(crate) use self::inside::Inside;
 use self::issue::Layout;
 pub use self::issue::{Issue, Ownership, secret_object};
 pub use self::pods::Stale;
-pub(crate) use self::pods::{annotations, is_of_no_use, lacks_certificate, stale};
+pub(crate) use self::pods::{annotations, ends_soon, is_of_no_use, lacks_certificate, stale};
 use crate::cluster::{Cluster, Node};
 use crate::listeners::address;
 use crate::names::{
@@ -130,7 +130,8 @@ pub(crate) fn next(world: &World, bearers: &[Bearer]) -> Certificates {
             found.look_again = until_clients_are_trusted(world, &authority);
         }
         let given = authority.given_to_nodes(world.now);
-        if !given.is_empty() {
+        let cuts_off = kind == Kind::Cluster && inside.would_be_refused_by(&given);
+        if !given.is_empty() && !cuts_off {
             trusted.insert(kind.to_string(), (trust::bundle(given), authority.cert_generation()));
         }
     }
@@ -209,7 +210,9 @@ fn authority(world: &World, kind: Kind, inside: &Inside<'_>) -> Result<Authority
     let relied_on = match kind {
         Kind::Cluster => inside.relied_on(),
         // Nobody knows which clients show what: what they were trusted by stays when the Secret is gone that has it.
-        Kind::Clients if settings.generate && cert.is_none() && !inside.is_empty() => given_for_clients(world),
+        Kind::Clients if settings.generate && cert.is_none() && !inside.is_empty() => {
+            given_for_clients(world)
+        }
         Kind::Clients => return Ok(authority),
     };
     let annotation = match kind {

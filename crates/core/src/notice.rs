@@ -462,7 +462,8 @@ pub enum Notice {
     },
     /// An authority that running pods do not trust yet, so that it signs nothing.
     #[error(
-        "the CA {authority} in Secret {secret} is new to {}; they restart one after the other to trust it, and it signs no certificate before all do; those that are in use stay", health::some_of(unaware)
+        "the CA {authority} in Secret {secret} is new to {}; they restart one after the other to trust it, and it signs no certificate before all do; those that are in use stay",
+        health::some_of(unaware)
     )]
     AuthorityUnknown {
         /// The Secret that has its certificate.
@@ -474,7 +475,8 @@ pub enum Notice {
     },
     /// An authority of which nothing is left but what it signed.
     #[error(
-        "the certificate of the CA that signed those of {} is neither in Secret {secret} nor in Secret {given}; a pod that restarts would not trust them, so none restarts to trust the new CA; put the old CA certificate into Secret {secret} as ca-old.crt; or, if nobody has it, delete all pods at once", health::some_of(pods)
+        "the certificate of the CA that signed those of {} is neither in Secret {secret} nor in Secret {given}; a pod that restarts would not trust them, so none restarts to trust the new CA; put the old CA certificate into Secret {secret} as ca-old.crt; or, if nobody has it, delete all pods at once",
+        health::some_of(pods)
     )]
     AuthorityLost {
         /// The Secret of the authority's certificates.
@@ -487,7 +489,8 @@ pub enum Notice {
     /// The clock of the operator, or that of the API server, is wrong.
     #[error(
         "the operator's clock says {}, and the API server's says {}; Karst makes and renews no certificate, and restarts nothing for one that ends, before they agree; correct the clock that is wrong",
-        minute(operator), minute(server)
+        minute(operator),
+        minute(server)
     )]
     ClocksDiffer {
         /// What the operator's clock says.

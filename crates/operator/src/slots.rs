@@ -1,7 +1,8 @@
 //! Spaces restarts over clusters: a new operator may have reasons to restart every pod of every cluster, and must not do
 //! so everywhere at once.
 //!
-//! What users ask for does not wait here: a change of their resources, a pod that they annotate, a voter that they want back. A cluster that was given a slot keeps it until its last pod is back.
+//! What users ask for does not wait here: a change of their resources, a pod that they annotate, a voter that they want back. Nor
+//! does a pod whose certificate ends soon. A cluster that was given a slot keeps it until its last pod is back.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -25,9 +26,9 @@ impl Slots {
 
     /// The same for a cluster that nobody changed. A restart that a user asked for by an annotation takes no slot.
     fn unasked<'a>(&self, key: &ClusterKey, restarts: &'a [Restart]) -> Vec<&'a Restart> {
-        let needs_slot = restarts.iter().any(|one| !one.is_asked_for());
+        let needs_slot = restarts.iter().any(|one| !is_free(one));
         let has_slot = needs_slot && self.take(key);
-        restarts.iter().filter(|one| has_slot || one.is_asked_for()).collect()
+        restarts.iter().filter(|one| has_slot || is_free(one)).collect()
     }
 
     /// Has the cluster a slot now?
@@ -40,6 +41,11 @@ impl Slots {
     pub(crate) fn release(&self, key: &ClusterKey) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
+}
+
+/// Does a restart need no slot? What a user asks for does not wait, nor what would be too late then.
+fn is_free(restart: &Restart) -> bool {
+    restart.is_asked_for() || restart.cannot_wait()
 }
 
 /// Did a user change a resource since the cluster was last as asked for?

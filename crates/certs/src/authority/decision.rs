@@ -188,13 +188,7 @@ impl Authority {
     }
 }
 
-fn now_or_later(
-    change: Change,
-    cause: Cause,
-    end: Timestamp,
-    now: Timestamp,
-    opening: Opening,
-) -> Decision {
+fn now_or_later(change: Change, cause: Cause, end: Timestamp, now: Timestamp, opening: Opening) -> Decision {
     if let Opening::Closed { next } = opening {
         let opens_in_time = next.is_some_and(|next| next < end);
         if opens_in_time || now < end - LAST_CALL {

@@ -87,15 +87,16 @@ impl<'a> Inside<'a> {
             && leaves(self.world).all(|leaf| is_it(self.signer(leaf.certificate())))
     }
 
-    /// May this one get a certificate of an authority that not all trust yet? Only one that has none at all and could not start
+    /// May this one get a certificate of an authority that not all trust yet? Only one that has none of use and could not start
     /// again without; and only when all others trust it, one after the other: by its new certificate a node is cut off until
     /// it restarts.
     pub(super) fn may_get_its_first(&self, secret: &str, authority: &str) -> bool {
-        let (with, without): (Vec<&PodView>, Vec<&PodView>) =
-            self.running.iter().copied().partition(|pod: &&PodView| stored(self.world, &pod.meta.name).is_some());
+        let has_one = |pod: &&PodView| self.signer_for(&pod.meta.name).is_some();
+        let (with, without): (Vec<&PodView>, Vec<&PodView>) = self.running.iter().copied().partition(has_one);
         let next = without.iter().find(|pod| !self.trusts(pod, authority));
         let is_next = || next.is_none_or(|pod| pod.meta.name == secret);
-        stored(self.world, secret).is_none()
+        self.signer_for(secret).is_none()
+            && self.lost().is_empty()
             && with.iter().all(|pod| self.trusts(pod, authority))
             && (secret == operator_secret(&self.world.key.name) || is_next())
     }
@@ -116,21 +117,29 @@ impl<'a> Inside<'a> {
         self.strangers().collect()
     }
 
-    /// Pods whose certificates are not trusted by what starts now.
+    /// Pods that serve, and would not any more if nothing else were trusted than these: what is beside their processes would not
+    /// accept what those show, and nobody who restarts would.
+    pub(super) fn would_be_refused_by(&self, given: &[&Certificate]) -> bool {
+        let given = given.iter().map(|one| one.authority_id()).collect();
+        self.strangers_to(&given).next().is_some()
+    }
+
     fn strangers(&self) -> impl Iterator<Item = String> {
-        let is_given = |authority: Option<String>| authority.is_some_and(|one| self.given.contains(&one));
-        let strange = self.running.iter().filter(move |pod| {
-            let stored = stored(self.world, &pod.meta.name);
-            let is_strange = stored.is_some_and(|stored| !is_given(self.signer(stored.certificate())));
-            is_strange || pod.ready && self.shown_by(pod).is_some_and(|shown| !is_given(Some(shown)))
-        });
-        strange.map(|pod| pod.meta.name.clone())
+        self.strangers_to(&self.given)
+    }
+
+    fn strangers_to(&self, given: &BTreeSet<String>) -> impl Iterator<Item = String> {
+        let is_strange = |pod: &&&PodView| match self.shown_by(pod) {
+            Some(shown) => !given.contains(&shown),
+            None => stored(self.world, &pod.meta.name).is_some() && self.signer_for(&pod.meta.name).is_none(),
+        };
+        let strange = self.running.iter().filter(|pod| pod.ready).filter(is_strange);
+        strange.map(|pod| pod.meta.name.clone()).collect::<Vec<_>>().into_iter()
     }
 
     /// Who signed what the pod started with and what it would start with now, when that differs and all trust the latter.
     pub(super) fn shows_another(&self, pod: &PodView) -> bool {
-        let wanted = stored(self.world, &pod.meta.name).and_then(|stored| self.signer(stored.certificate()));
-        match (self.shown_by(pod), wanted) {
+        match (self.shown_by(pod), self.signer_for(&pod.meta.name)) {
             (Some(shown), Some(wanted)) => shown != wanted && self.all_trust(&wanted),
             _ => false,
         }
@@ -139,8 +148,8 @@ impl<'a> Inside<'a> {
     /// Is the pod of no use until it starts again? It does not accept the certificate that it has now, or nobody who starts now
     /// accepts the one that it started with. Starting again helps only if that is accepted.
     pub(super) fn is_cut_off(&self, pod: &PodView) -> bool {
-        let stored = stored(self.world, &pod.meta.name).and_then(|stored| self.signer(stored.certificate()));
-        let Some(wanted) = stored.filter(|wanted| self.given.contains(wanted)) else { return false };
+        let wanted = self.signer_for(&pod.meta.name).filter(|wanted| self.given.contains(wanted));
+        let Some(wanted) = wanted else { return false };
         let is_refused = || self.shown_by(pod).is_some_and(|shown| !self.given.contains(&shown));
         !pod.ready && (!self.trusts(pod, &wanted) || is_refused())
     }
@@ -153,19 +162,20 @@ impl<'a> Inside<'a> {
     }
 
     /// A pod of an earlier Karst does not say what it trusts. It trusts whoever signed its own certificate, or it would not be
-    /// ready; but for an authority that is younger than itself, and that it believes to be the one it knows.
+    /// ready. When nobody is, it may be one of the same number that is younger than the pod itself.
     fn is_assumed_to_trust(&self, pod: &PodView, authority: &str) -> bool {
-        let signer = stored(self.world, &pod.meta.name).and_then(|stored| self.signer(stored.certificate()));
-        let Some(signer) = signer else { return self.given.contains(authority) };
+        let Some(signer) = self.signer_for(&pod.meta.name) else { return self.given.contains(authority) };
         let given = self.world.secrets.get(&trust_secret(&self.world.key.name));
         let generation = given.and_then(|given| given.annotation(CA_CERT_GENERATION_ANNOTATION));
-        let believes = pod.meta.annotations.get(CA_CERT_GENERATION_ANNOTATION).map(String::as_str) == generation;
+        let believes =
+            pod.meta.annotations.get(CA_CERT_GENERATION_ANNOTATION).map(String::as_str) == generation;
         let born = |id: &str| -> Option<Timestamp> {
             let of_it = self.known.iter().filter(|one| one.authority_id() == id);
             of_it.map(|one| one.not_before).min()
         };
         let is_younger = || pod.meta.created.zip(born(authority)).is_some_and(|(pod, born)| born > pod);
-        signer == authority && !(believes && is_younger())
+        let serves_nobody = || self.running.iter().all(|pod| !pod.ready);
+        signer == authority && !(believes && serves_nobody() && is_younger())
     }
 
     /// Whose certificate the pod started with. Nothing when nobody knows.
@@ -182,6 +192,11 @@ impl<'a> Inside<'a> {
         let key = said(CA_KEY_GENERATION_ANNOTATION).map(String::as_str);
         let is_of_same_key = key.is_some() && key == secret.annotation(CA_KEY_GENERATION_ANNOTATION);
         (is_stored || is_of_same_key).then(|| self.signer(certificate)).flatten()
+    }
+
+    /// Who signed what is in this Secret.
+    fn signer_for(&self, secret: &str) -> Option<String> {
+        self.signer(stored(self.world, secret)?.certificate())
     }
 
     fn signer(&self, leaf: &Certificate) -> Option<String> {

@@ -9,8 +9,8 @@ use karst_certs::{Kind, Opening, Stored};
 use super::inside::{self, HASH_DIGITS, Inside};
 use super::{clock, settings, windows};
 use crate::names::{
-    CA_CERT_GENERATION_ANNOTATION, CA_KEY_GENERATION_ANNOTATION, CERTIFICATE_END_ANNOTATION,
-    CERTIFICATE_AUTHORITY_ANNOTATION, CERTIFICATE_HASH_ANNOTATION, TRUSTED_AUTHORITIES_ANNOTATION, trust_secret,
+    CA_CERT_GENERATION_ANNOTATION, CA_KEY_GENERATION_ANNOTATION, CERTIFICATE_AUTHORITY_ANNOTATION,
+    CERTIFICATE_END_ANNOTATION, CERTIFICATE_HASH_ANNOTATION, TRUSTED_AUTHORITIES_ANNOTATION, trust_secret,
 };
 use crate::world::{PodView, World};
 
@@ -26,6 +26,9 @@ pub enum Stale {
     /// Its certificate is about to end.
     #[error("the certificate that it started with ends at {0}")]
     Ends(Timestamp),
+    /// So soon that nothing else goes before it.
+    #[error("the certificate that it started with ends at {0}, and nothing goes before that any more")]
+    EndsSoon(Timestamp),
 }
 
 impl Stale {
@@ -34,7 +37,7 @@ impl Stale {
         match self {
             Self::Trust => "ClusterCaCertKeyReplaced",
             Self::Key => "CaCertHasOldGeneration",
-            Self::Ends(_) => "KafkaCertificatesChanged",
+            Self::Ends(_) | Self::EndsSoon(_) => "KafkaCertificatesChanged",
         }
     }
 }
@@ -82,7 +85,15 @@ pub(crate) fn stale(world: &World, inside: &Inside<'_>, pod: &PodView) -> Option
     }
     let end = end(pod)?;
     let lasts_longer = secret.stored()?.certificate().not_after > end;
-    (lasts_longer && is_time(world, end)).then_some(Stale::Ends(end))
+    lasts_longer.then(|| is_time(world, end)).flatten()
+}
+
+/// The same for a pod that may only restart when its certificate ends soon, and for the sake of nothing else.
+pub(crate) fn ends_soon(world: &World, pod: &PodView) -> Option<Stale> {
+    let end = end(pod)?;
+    let lasts_longer = world.secrets.get(&pod.meta.name)?.stored()?.certificate().not_after > end;
+    let ends = lasts_longer.then(|| is_time(world, end)).flatten();
+    ends.filter(|ends| matches!(ends, Stale::EndsSoon(_)))
 }
 
 /// Is the pod of no use before it restarts? Nobody accepts its certificate any more, or it accepts nobody's.
@@ -111,12 +122,16 @@ fn is_replacing(world: &World) -> bool {
 }
 
 /// The last third of the days that a renewal has is for restarts in a maintenance window; the last sixth is for restarts.
-fn is_time(world: &World, end: Timestamp) -> bool {
+fn is_time(world: &World, end: Timestamp) -> Option<Stale> {
     if clock::doubt(world).is_some() {
-        return false;
+        return None;
     }
     let days = settings(&world.kafka, Kind::Cluster).renewal_days;
     let renewal = SignedDuration::from_hours(24 * i64::from(days));
     let reached = |part: i32| world.now > end.saturating_sub(renewal / part).unwrap_or(end);
-    reached(6) || reached(3) && windows(&world.kafka).opening(world.now) == Opening::Open
+    if reached(6) {
+        return Some(Stale::EndsSoon(end));
+    }
+    let is_open = || windows(&world.kafka).opening(world.now) == Opening::Open;
+    (reached(3) && is_open()).then_some(Stale::Ends(end))
 }

@@ -39,7 +39,9 @@ impl Life {
         assert!(causes[6..].iter().all(|cause| **cause == Cause::Certificates(Stale::Key)), "{causes:?}");
         assert_ne!(newest(&self.world).authority_id(), before.authority_id());
         self.all_show_the_newest();
-        let SecretContent::Trust(files) = &self.world.secrets["my-cluster-trustbundle"].content else { panic!() };
+        let SecretContent::Trust(files) = &self.world.secrets["my-cluster-trustbundle"].content else {
+            panic!()
+        };
         assert_eq!(Certificate::all_from_pem(&files[CLUSTER_TRUST]).unwrap(), [newest(&self.world)]);
         assert_eq!(self.pass(days(1)), []);
     }
@@ -110,8 +112,10 @@ fn nobody_restarts_to_trust_an_authority_and_nobody_else() {
         life.world.secrets.remove(secret);
     }
     assert_eq!(life.pass(days(1)), []);
+    assert!(!life.world.secrets.contains_key("my-cluster-trustbundle"), "it would cut off everybody");
     let warnings = conditions(&life.world, "Warning");
-    let told = warnings.iter().find(|(_, reason, _)| reason == "CertificateAuthorityLost").expect("a warning");
+    let told =
+        warnings.iter().find(|(_, reason, _)| reason == "CertificateAuthorityLost").expect("a warning");
     assert!(told.2.contains("ca-old.crt"), "{told:?}");
     // Somebody has it.
     edit_secret(&mut life.world, CLUSTER_CA_CERT, |secret| {
@@ -184,7 +188,11 @@ fn an_overwritten_authority_signs_nothing_before_it_is_trusted() {
         });
     }
     let plan = decide(&life.world);
-    assert!(plan.certificates.iter().all(|issue| !matches!(issue, Issue::Leaf { .. })), "{:?}", plan.certificates);
+    assert!(
+        plan.certificates.iter().all(|issue| !matches!(issue, Issue::Leaf { .. })),
+        "{:?}",
+        plan.certificates
+    );
     life.comes_over_to_the_new_key(&before);
     assert_eq!(entries(&life.world, CLUSTER_CA_CERT), ["ca.crt", "ca.p12", "ca.password"]);
 }
