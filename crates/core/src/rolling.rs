@@ -153,11 +153,23 @@ pub(crate) struct Roll {
 }
 
 impl Roll {
-    fn asks(&self) -> bool {
+    pub(crate) fn asks(&self) -> bool {
         self.asks_quorum
             || !self.partitions_of.is_empty()
             || !self.log_dirs_of.is_empty()
             || !self.launchers.is_empty()
+    }
+
+    /// What it is, or else what another is that has something to do; what is to be told of both.
+    pub(crate) fn or(mut self, other: Self) -> Self {
+        if self.asks() || self.has_begun() {
+            return self;
+        }
+        self.look_again = self.look_again.into_iter().chain(other.look_again).min();
+        let (notices, look_again) = (std::mem::take(&mut self.notices), self.look_again);
+        let mut other = Self { look_again, ..other };
+        other.notices.splice(0..0, notices);
+        other
     }
 
     fn has_begun(&self) -> bool {

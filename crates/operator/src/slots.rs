@@ -61,6 +61,7 @@ fn is_asked_for(world: &World) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use karst_core::certificates::Stale;
     use karst_core::ids::NodeId;
     use karst_core::rolling::Cause;
 
@@ -79,6 +80,18 @@ mod tests {
             keeps: Vec::new(),
             exposed: None,
         }
+    }
+
+    #[test]
+    fn a_certificate_that_ends_soon_waits_for_no_slot() {
+        let slots = Slots::default();
+        let busy = [restart(1, Cause::QuorumMoved)];
+        for name in ["a", "b", "c"] {
+            assert_eq!(slots.unasked(&key(name), &busy).len(), 1);
+        }
+        assert_eq!(slots.unasked(&key("d"), &busy).len(), 0);
+        let ends = Cause::Certificates(Stale::EndsSoon("2026-01-01T00:00:00Z".parse().unwrap()));
+        assert_eq!(slots.unasked(&key("d"), &[restart(1, ends)]).len(), 1);
     }
 
     #[test]

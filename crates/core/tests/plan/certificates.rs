@@ -1,5 +1,6 @@
 //! Certificates through the life of a cluster: made before its pods, renewed without them, and replaced under them.
 
+mod ending;
 mod trust;
 
 use std::cell::RefCell;
