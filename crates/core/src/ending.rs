@@ -30,10 +30,8 @@ struct Ending<'a> {
 
 /// Decides which pod restarts now, of those that are no node of a cluster that is carried out.
 pub(crate) fn next(world: &World, cluster: Option<&Cluster>) -> Roll {
-    let carried_out: BTreeSet<String> = cluster
-        .iter()
-        .flat_map(|cluster| cluster.nodes().map(|node| cluster.pod_name(node)))
-        .collect();
+    let carried_out: BTreeSet<String> =
+        cluster.iter().flat_map(|cluster| cluster.nodes().map(|node| cluster.pod_name(node))).collect();
     let mut ending: Vec<_> = world
         .pods
         .values()

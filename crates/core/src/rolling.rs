@@ -603,7 +603,10 @@ impl Choice<'_> {
         if is_of_no_use && !loses {
             return None;
         }
-        let wanted = self.cluster.voters().map(|node| node.id);
+        // One that waits for its certificate cannot join before the others have restarted to trust who signs it.
+        let can_join =
+            |node: &Node<'_>| !certificates::lacks_certificate(self.world, &self.cluster.pod_name(*node));
+        let wanted = self.cluster.voters().filter(can_join).map(|node| node.id);
         let missing: BTreeSet<NodeId> = wanted.filter(|node| !quorum.has_voter(*node)).collect();
         if !missing.is_empty() && !due.cannot_wait() {
             let missing = health::list(&missing);

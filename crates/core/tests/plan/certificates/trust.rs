@@ -234,6 +234,14 @@ fn a_node_that_comes_while_a_new_authority_is_learnt_gets_its_certificate_afterw
     assert_eq!(life.world.pods.len(), 7);
     assert!(life.world.pods.values().all(|pod| pod.ready));
     life.all_show_the_newest();
+    // Controllers too: that they have not joined keeps no other from its restart.
+    life.world.secrets.remove(CLUSTER_CA);
+    life.world.secrets.remove(CLUSTER_CA_CERT);
+    edit_pool(&mut life.world, "controllers", |pool| pool.spec.replicas = 5);
+    life.pass(days(1));
+    assert_eq!(life.world.pods.len(), 9);
+    assert_eq!(life.kafka.voters.len(), 5);
+    life.all_show_the_newest();
 }
 
 /// The certificate of a node is deleted with the authority: it starts again when the others trust the new one.
