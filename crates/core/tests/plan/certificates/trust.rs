@@ -335,3 +335,25 @@ fn a_clock_that_jumps_a_year_makes_nothing_new_and_restarts_nobody() {
     world.api_server_time = Some(world.now);
     assert!(!decide(&world).certificates.is_empty(), "when both say so it is so");
 }
+
+/// Somebody puts back the Secrets of another day, in which nothing is left of what nodes show. Whoever restarted would be alone.
+#[test]
+fn secrets_of_another_world_restart_nobody_who_serves() {
+    let mut life = Life::begin(quickstart());
+    let uids = |life: &Life| life.world.pods.values().map(|pod| pod.meta.uid.clone()).collect::<Vec<_>>();
+    let before = uids(&life);
+    for write in brought(&life.world) {
+        edit_secret(&mut life.world, &write.name, |secret| secret.data.extend(write.content.data.clone()));
+    }
+    let trust = "my-cluster-trustbundle";
+    let mut files = life.world.secrets[trust].trust().unwrap().clone();
+    files.insert(CLUSTER_TRUST.into(), newest(&life.world).pem().as_bytes().to_vec());
+    let meta = life.world.secrets[trust].meta.clone();
+    life.world.secrets.insert(trust.into(), Arc::new(SecretView::new(meta, files)));
+    for _ in 0..12 {
+        step(&mut life.world, &mut life.kafka, &[]);
+    }
+    assert_eq!(uids(&life), before);
+    let warnings = conditions(&life.world, "Warning");
+    assert!(warnings.iter().any(|(_, reason, _)| reason == "CertificateAuthorityLost"), "{warnings:?}");
+}
