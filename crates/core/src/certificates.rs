@@ -248,7 +248,7 @@ fn nodes(world: &World, kind: Kind, authority: &Authority, inside: &Inside<'_>) 
     match kind {
         Kind::Cluster if inside.is_empty() => Nodes::NONE,
         Kind::Cluster => {
-            let newest = authority.certificate().map(|newest| newest.authority_id());
+            let newest = authority.certificate().map(Certificate::authority_id);
             let all = |is_so: &dyn Fn(&str) -> bool| newest.as_deref().is_some_and(is_so);
             Nodes {
                 all_trust_newest: all(&|newest| inside.all_trust(newest)),

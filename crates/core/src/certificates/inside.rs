@@ -38,9 +38,9 @@ impl<'a> Inside<'a> {
         let cluster = &world.key.name;
         let trust = world.secrets.get(&trust_secret(cluster));
         let mut reliable: Vec<_> = trust.map(|trust| trust.authorities().to_vec()).unwrap_or_default();
-        let given = reliable.iter().map(|one| one.authority_id()).collect();
+        let given = reliable.iter().map(Certificate::authority_id).collect();
         let published = published(world);
-        let newest = published.first().map(|newest| newest.authority_id());
+        let newest = published.first().map(Certificate::authority_id);
         let mut known = [reliable.clone(), published].concat();
         let found = lost_and_found(world, &known);
         known.extend(found.iter().cloned());
@@ -201,17 +201,17 @@ impl<'a> Inside<'a> {
 
     fn signer(&self, leaf: &Certificate) -> Option<String> {
         let signer = self.known.iter().find(|authority| leaf.is_from(authority));
-        signer.map(|signer| signer.authority_id())
+        signer.map(Certificate::authority_id)
     }
 }
 
 /// What a pod is told about the trust that it starts with: the authorities that it trusts, and the one that signed its certificate.
 pub(super) fn of_start(trust: Option<&SecretView>, leaf: Option<&Certificate>) -> [Option<String>; 2] {
     let given = trust.map(SecretView::authorities).unwrap_or_default();
-    let mut ids: Vec<_> = given.iter().map(|one| one.authority_id()).collect();
+    let mut ids: Vec<_> = given.iter().map(Certificate::authority_id).collect();
     ids.dedup();
     let signer = leaf.and_then(|leaf| given.iter().find(|one| leaf.is_from(one)));
-    [(!ids.is_empty()).then(|| ids.join(",")), signer.map(|signer| signer.authority_id())]
+    [(!ids.is_empty()).then(|| ids.join(",")), signer.map(Certificate::authority_id)]
 }
 
 fn stored<'a>(world: &'a World, secret: &str) -> Option<&'a Stored> {
