@@ -198,8 +198,10 @@ pub struct Authority {
     key_material: Arc<Material>,
     /// `ca.crt`: the newest certificate; of a user's authority, also those that it is signed by.
     published: Vec<Certificate>,
-    /// `ca-<date>.crt` by their names, as far as they can be read.
+    /// `ca-<date>.crt` by their names, as far as they can be read, and what was remembered.
     old: BTreeMap<String, Certificate>,
+    /// Those of them that the Secret does not hold, and has to: see [`Authority::remembering`].
+    unpublished: Vec<String>,
     key: Option<Arc<KeyPair>>,
     old_key: Option<Arc<KeyPair>>,
     /// A key that is to sign when everybody trusts it.
@@ -278,6 +280,7 @@ impl Authority {
         };
         Ok(Self {
             old: old.filter_map(first).collect(),
+            unpublished: Vec::new(),
             published,
             key,
             old_key: check::key(&key_name, &key_material, OLD_KEY)?,
@@ -292,6 +295,39 @@ impl Authority {
             cert_material,
             key_material,
         })
+    }
+
+    /// Adds certificates that nodes still rely on, and that the Secrets do not hold any more: they were deleted or overwritten.
+    ///
+    /// What those certificates signed stays trusted until nobody relies on it, whatever became of the Secrets. An
+    /// authority that Karst makes publishes them again, and goes on counting after `generation`.
+    #[must_use]
+    pub fn remembering(mut self, relied_on: &[Certificate], generation: u64) -> Self {
+        for certificate in relied_on {
+            let id = certificate.authority_id();
+            if self.signing().any(|known| known.authority_id() == id) {
+                continue;
+            }
+            let end = certificate.not_after.strftime("%Y-%m-%dT%H-%M-%SZ");
+            let mut entry = format!("ca-{end}.crt");
+            if self.old.contains_key(&entry) {
+                entry = format!("ca-{end}-{id}.crt");
+            }
+            self.unpublished.push(entry.clone());
+            self.old.insert(entry, certificate.clone());
+        }
+        if self.settings.generate {
+            self.cert_generation = self.cert_generation.max(generation);
+        } else {
+            self.unpublished.clear();
+        }
+        self
+    }
+
+    /// What signs, will sign, or has signed, ended or not. Of a chain that is only its first certificate.
+    fn signing(&self) -> impl Iterator<Item = &Certificate> {
+        let next = self.next.as_ref().map(|next| &next.certificate);
+        self.published.first().into_iter().chain(next).chain(self.old.values())
     }
 
     /// All that it is made of: the Secrets of its certificates and of its key.
@@ -344,17 +380,25 @@ impl Authority {
         self.key_generation
     }
 
-    /// All certificates that a node has to trust now; [`trust::bundle`](crate::trust::bundle) makes a file of them.
+    /// All certificates that are trusted inside the cluster now, and have not ended.
+    ///
+    /// Of a chain only the authority that signs is among them. Those above it sign for others too: whoever trusts them
+    /// lets in every certificate under the same root.
     pub fn trusted(&self, now: Timestamp) -> Vec<&Certificate> {
-        let next = self.next.as_ref().map(|next| &next.certificate);
-        let all = self.published.iter().chain(next).chain(self.old.values());
-        let mut trusted: Vec<&Certificate> = Vec::new();
-        for certificate in all.filter(|certificate| !certificate.is_expired(now)) {
-            if !trusted.contains(&certificate) {
-                trusted.push(certificate);
-            }
-        }
-        trusted
+        distinct(self.signing().filter(|certificate| !certificate.is_expired(now)))
+    }
+
+    /// What nodes are given to trust; [`trust::bundle`](crate::trust::bundle) makes a file of it. When all has ended it is the
+    /// newest certificate all the same: Kafka does not start with an empty list.
+    pub fn given_to_nodes(&self, now: Timestamp) -> Vec<&Certificate> {
+        let trusted = self.trusted(now);
+        if trusted.is_empty() { self.certificate().into_iter().collect() } else { trusted }
+    }
+
+    /// What clients are told to trust: with all of the chain, because some TLS libraries accept nothing below a root.
+    pub fn for_clients(&self, now: Timestamp) -> Vec<&Certificate> {
+        let all = self.published.iter().chain(self.signing());
+        distinct(all.filter(|certificate| !certificate.is_expired(now)))
     }
 
     /// Who signs leaves now; refused while no key has a certificate that still holds.
@@ -393,10 +437,21 @@ impl Authority {
         check::refuse(&self.kind.cert_secret(&self.cluster), problem, remedy)
     }
 
-    /// From a user's authority up to its root, without the root.
+    /// From a user's authority up to its root, without the root. It goes with every leaf, though those inside need none of it:
+    /// clients may trust the root alone.
     fn chain_of(&self, certificate: &Certificate) -> Vec<Certificate> {
         let is_users = !self.settings.generate && self.certificate() == Some(certificate);
         let chain = self.published.iter().filter(|certificate| is_users && !certificate.is_self_signed());
         chain.cloned().collect()
     }
+}
+
+fn distinct<'a>(all: impl Iterator<Item = &'a Certificate>) -> Vec<&'a Certificate> {
+    let mut distinct: Vec<&Certificate> = Vec::new();
+    for certificate in all {
+        if !distinct.contains(&certificate) {
+            distinct.push(certificate);
+        }
+    }
+    distinct
 }

@@ -27,6 +27,8 @@ pub struct Request {
     pub validity_days: u32,
     pub renewal_days: u32,
     pub algorithm: KeyAlgorithm,
+    /// Who it is for. Certificates of different bearers do not end at the same time, though their authority's certificate does.
+    pub bearer: String,
 }
 
 impl Request {
@@ -40,6 +42,7 @@ impl Request {
             validity_days: 365,
             renewal_days: 30,
             algorithm: KeyAlgorithm::default(),
+            bearer: String::new(),
         }
     }
 
@@ -109,7 +112,7 @@ impl Issuer {
     /// Makes a key and signs a certificate for it.
     pub fn issue(&self, request: &Request, now: Timestamp) -> Result<Leaf, Error> {
         let key = request.algorithm.make()?;
-        let (not_before, not_after) = self.validity(request, now);
+        let (not_before, not_after) = self.long_enough(self.validity(request, now), request, now);
         let mut params = x509::params(not_before, not_after)?;
         params.distinguished_name = x509::subject(&request.organization, &request.common_name);
         for name in request.names() {
@@ -135,9 +138,25 @@ impl Issuer {
         })
     }
 
+    /// Nodes that could not restart in time are lost one after the other, and not all at once.
     fn validity(&self, request: &Request, now: Timestamp) -> (Timestamp, Timestamp) {
         let (not_before, not_after) = x509::validity(now, request.validity_days);
-        (not_before.max(self.certificate.not_before), not_after.min(self.certificate.not_after))
+        let end = not_after.min(self.certificate.not_after);
+        let earlier = x509::spread(&request.bearer, request.validity_days, request.renewal_days);
+        (not_before.max(self.certificate.not_before), end.saturating_sub(earlier).unwrap_or(end))
+    }
+
+    /// What is made in the last days of its authority lasts as long as that does.
+    fn long_enough(
+        &self,
+        (not_before, not_after): (Timestamp, Timestamp),
+        request: &Request,
+        now: Timestamp,
+    ) -> (Timestamp, Timestamp) {
+        let most = x509::most_spread(request.validity_days, request.renewal_days);
+        let end = self.certificate.not_after;
+        let is_short = not_after < now.saturating_add(most).unwrap_or(now);
+        (not_before, if is_short { end.max(not_after) } else { not_after })
     }
 }
 
@@ -203,6 +222,11 @@ impl Stored {
 
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
+    }
+
+    /// The certificates between it and the root, as far as they are sent along.
+    pub fn chain(&self) -> &[Certificate] {
+        &self.chain
     }
 
     /// Is the stored key the one of the certificate?

@@ -122,8 +122,13 @@ impl Certificate {
 
     /// SHA-256 of the certificate, in hexadecimal.
     pub fn fingerprint(&self) -> String {
-        let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half)]);
-        self.fingerprint.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+        hex(&self.fingerprint)
+    }
+
+    /// The authority that a certificate stands for, by its name and its key: a renewed certificate stands for the same.
+    pub fn authority_id(&self) -> String {
+        let both = [self.raw_subject.as_slice(), &self.public_key].concat();
+        hex(digest(&SHA256, &both).as_ref().get(..8).unwrap_or_default())
     }
 
     pub fn is_expired(&self, now: Timestamp) -> bool {
@@ -172,6 +177,11 @@ impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 fn first<'a>(mut attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>) -> Option<String> {

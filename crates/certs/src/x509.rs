@@ -1,5 +1,6 @@
 //! What all certificates that Karst makes have in common: times, serial numbers, subjects.
 
+use aws_lc_rs::digest::{SHA256, digest};
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{CertificateParams, DistinguishedName, DnType, DnValue, SerialNumber};
 
@@ -30,6 +31,23 @@ pub(crate) fn renewal(certificate: &Certificate, renewal_days: u32) -> Timestamp
     let middle = certificate.not_before.saturating_add(half).unwrap_or(certificate.not_before);
     // More days than there are since the beginning of time: then half of its life decides.
     certificate.not_after.checked_sub(ahead).unwrap_or(middle).max(middle)
+}
+
+/// By how much earlier a bearer's certificate ends than it could: a part of the time that a renewal has, and always the same.
+pub(crate) fn spread(bearer: &str, validity_days: u32, renewal_days: u32) -> SignedDuration {
+    if bearer.is_empty() {
+        return SignedDuration::ZERO;
+    }
+    let mark = digest(&SHA256, bearer.as_bytes());
+    let part = mark.as_ref().iter().take(2).fold(0, |sum, byte| sum << 8 | i64::from(*byte));
+    let most = most_spread(validity_days, renewal_days).as_secs();
+    SignedDuration::from_secs(most * part / 65_536)
+}
+
+/// A tenth of the time that a renewal has: what is left is enough for it.
+pub(crate) fn most_spread(validity_days: u32, renewal_days: u32) -> SignedDuration {
+    let hours = (24 * i64::from(renewal_days)).min(12 * i64::from(validity_days));
+    SignedDuration::from_hours(hours) / 10
 }
 
 /// Parameters with a random positive serial number: two certificates of one authority never share theirs.

@@ -225,13 +225,16 @@ fn a_closed_window_postpones_until_the_cluster_would_die() {
         |until| Decision::Postpone { change: Change::RenewCertificate, cause: cause.clone(), until };
     let renewed = Decision::Renew(cause.clone());
     let never = Opening::Closed { next: None };
-    let soon = Opening::Closed { next: Some(day(364)) };
+    let soon = Opening::Closed { next: Some(day(361)) };
+    // The first certificate of a node may have ended by then.
+    let too_late = Opening::Closed { next: Some(day(364)) };
     let late = Opening::Closed { next: Some(day(366)) };
     for (now, opening, decision) in [
         (340, Opening::Open, renewed.clone()),
         (340, never, postponed(Until::NoWindow)),
         (340, late, postponed(Until::Time(day(366)))),
-        (360, soon, postponed(Until::Time(day(364)))),
+        (360, soon, postponed(Until::Time(day(361)))),
+        (360, too_late, renewed.clone()),
         (358, never, renewed.clone()),
         (360, late, renewed.clone()),
         (400, never, renewed),

@@ -5,6 +5,8 @@
 //! rules of a single authority and of a single certificate are those of [`karst_certs`]; here they meet the cluster. Nothing
 //! here makes a key: a plan asks for it, and [`Issue::make`] is called by whoever carries the plan out.
 
+mod clock;
+mod inside;
 mod issue;
 mod keys;
 mod pods;
@@ -18,13 +20,14 @@ use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use karst_certs::authority::{Change, Until};
 use karst_certs::{
-    Authority, Decision, Issuer, Kind, Nodes, Refusal, Request, Settings, Stored, Windows, trust,
+    Authority, Certificate, Decision, Issuer, Kind, Nodes, Refusal, Request, Settings, Stored, Windows, trust,
 };
 
+pub(crate) use self::inside::Inside;
 use self::issue::Layout;
 pub use self::issue::{Issue, Ownership, secret_object};
 pub use self::pods::Stale;
-pub(crate) use self::pods::{annotations, has_ended, stale};
+pub(crate) use self::pods::{annotations, ends_soon, is_of_no_use, lacks_certificate, stale};
 use crate::cluster::{Cluster, Node};
 use crate::limits;
 use crate::listeners::address;
@@ -86,18 +89,23 @@ pub(crate) fn next(world: &World, bearers: &[Bearer]) -> Certificates {
     let mut found = Certificates { ownerships: issue::ownerships(world), ..Certificates::default() };
     let problems = windows.problems.iter();
     found.notices.extend(problems.map(|problem| Notice::Window { why: problem.to_string() }));
+    if let Some(doubt) = clock::doubt(world) {
+        found.notices.push(doubt);
+        return found;
+    }
+    let inside = Inside::of(world);
     let algorithm = keys::algorithm(&world.kafka);
     found.notices.extend(algorithm.clone().err());
     let mut trusted = BTreeMap::new();
     for kind in KINDS {
-        let authority = match authority(world, kind) {
+        let authority = match authority(world, kind, &inside) {
             Ok(authority) => authority,
             Err(refusal) => {
                 found.refuse(kind, refusal);
                 continue;
             }
         };
-        let nodes = nodes(world, kind, &authority);
+        let nodes = nodes(world, kind, &authority, &inside);
         let decision = authority.decide(world.now, windows.opening(world.now), nodes);
         found.notices.extend(warning(world, kind, &authority, &decision));
         // Everybody would have to trust a new key for years: it is not made by guessing which kind is meant.
@@ -113,7 +121,8 @@ pub(crate) fn next(world: &World, bearers: &[Bearer]) -> Certificates {
         if kind == Kind::Cluster {
             match authority.issuer(world.now, nodes) {
                 Ok(issuer) => {
-                    found.issues.extend(leaves(world, bearers, issuer, authority.cert_generation()));
+                    let wanted = leaves(world, bearers, issuer, authority.cert_generation());
+                    found.sign(world, &inside, wanted);
                 }
                 Err(refusal) => found.refuse(kind, refusal),
             }
@@ -121,14 +130,38 @@ pub(crate) fn next(world: &World, bearers: &[Bearer]) -> Certificates {
         if kind == Kind::Clients {
             found.look_again = until_clients_are_trusted(world, &authority);
         }
-        let bundle = trust::bundle(authority.trusted(world.now));
-        trusted.insert(kind.to_string(), (bundle, authority.cert_generation()));
+        let given = authority.given_to_nodes(world.now);
+        let cuts_off = kind == Kind::Cluster && inside.would_be_refused_by(&given);
+        if !given.is_empty() && !cuts_off {
+            trusted.insert(kind.to_string(), (trust::bundle(given), authority.cert_generation()));
+        }
     }
+    found.notices.extend(lost(world, &inside));
     found.issues.extend(trust_bundle(world, &trusted));
     found
 }
 
 impl Certificates {
+    /// Has these made that everybody accepts who runs. Others wait until all trust who signs them: a node reads its files when it
+    /// starts, and what is shown to it earlier it refuses.
+    fn sign(&mut self, world: &World, inside: &Inside<'_>, wanted: Vec<Issue>) {
+        let Some(Issue::Leaf { issuer, .. }) = wanted.first() else { return };
+        let authority = issuer.certificate().clone();
+        let id = authority.authority_id();
+        let unaware = inside.who_does_not_trust(&id);
+        if unaware.is_empty() {
+            self.issues.extend(wanted);
+            return;
+        }
+        let may = |issue: &Issue| match issue {
+            Issue::Leaf { secret, .. } => inside.may_get_its_first(secret, &id),
+            _ => false,
+        };
+        self.issues.extend(wanted.into_iter().filter(may));
+        let secret = Kind::Cluster.cert_secret(&world.key.name);
+        self.notices.push(Notice::AuthorityUnknown { secret, authority: authority.subject.clone(), unaware });
+    }
+
     /// Without the clients' authority a cluster runs all the same.
     fn refuse(&mut self, kind: Kind, refusal: Refusal) {
         match kind {
@@ -169,12 +202,35 @@ fn windows(kafka: &api::Kafka) -> Windows {
     Windows::parse(kafka.spec.maintenance_time_windows.as_deref().unwrap_or_default())
 }
 
-fn authority(world: &World, kind: Kind) -> Result<Authority, Refusal> {
+fn authority(world: &World, kind: Kind, inside: &Inside<'_>) -> Result<Authority, Refusal> {
     let cluster = &world.key.name;
     let material = |name: String| world.secrets.get(&name).and_then(|secret| secret.material());
     let (cert, key) = (material(kind.cert_secret(cluster)), material(kind.key_secret(cluster)));
-    let read = Authority::from_material(kind, cluster, &settings(&world.kafka, kind), cert, key);
-    read.map_err(|refusal| with_labels(refusal, cluster))
+    let settings = settings(&world.kafka, kind);
+    let read = Authority::from_material(kind, cluster, &settings, cert, key);
+    let authority = read.map_err(|refusal| with_labels(refusal, cluster))?;
+    let relied_on = match kind {
+        Kind::Cluster => inside.relied_on(),
+        // Nobody knows which clients show what: what they were trusted by stays when the Secret is gone that has it.
+        Kind::Clients if settings.generate && cert.is_none() && !inside.is_empty() => {
+            given_for_clients(world)
+        }
+        Kind::Clients => return Ok(authority),
+    };
+    let annotation = match kind {
+        Kind::Cluster => CA_CERT_GENERATION_ANNOTATION,
+        Kind::Clients => CLIENTS_CA_CERT_GENERATION_ANNOTATION,
+    };
+    let given = world.secrets.get(&trust_secret(cluster));
+    let generation = given.and_then(|given| given.annotation(annotation)?.parse().ok()).unwrap_or(0);
+    Ok(authority.remembering(&relied_on, generation))
+}
+
+/// By which certificates nodes trust clients now.
+fn given_for_clients(world: &World) -> Vec<Certificate> {
+    let given = world.secrets.get(&trust_secret(&world.key.name)).and_then(|given| given.trust());
+    let pem = given.and_then(|files| files.get(CLIENTS_TRUST));
+    pem.and_then(|pem| Certificate::all_from_pem(pem).ok()).unwrap_or_default()
 }
 
 /// A Secret without the labels is as good as none, and looks like one that is there.
@@ -190,9 +246,17 @@ fn with_labels(mut refusal: Refusal, cluster: &str) -> Refusal {
 
 /// What the running nodes loaded when they started. Nobody can tell which users present what, so nothing of the clients'
 /// authority is dropped before it ends.
-fn nodes(world: &World, kind: Kind, authority: &Authority) -> Nodes {
+fn nodes(world: &World, kind: Kind, authority: &Authority, inside: &Inside<'_>) -> Nodes {
     match kind {
-        Kind::Cluster => pods::nodes(world, authority.cert_generation(), authority.key_generation()),
+        Kind::Cluster if inside.is_empty() => Nodes::NONE,
+        Kind::Cluster => {
+            let newest = authority.certificate().map(Certificate::authority_id);
+            let all = |is_so: &dyn Fn(&str) -> bool| newest.as_deref().is_some_and(is_so);
+            Nodes {
+                all_trust_newest: all(&|newest| inside.all_trust(newest)),
+                all_present_newest: all(&|newest| inside.all_show(newest)),
+            }
+        }
         Kind::Clients => {
             let all_trust_newest = until_clients_are_trusted(world, authority).is_none();
             Nodes { all_trust_newest, all_present_newest: false }
@@ -207,7 +271,7 @@ fn until_clients_are_trusted(world: &World, authority: &Authority) -> Option<Dur
         return None;
     }
     let secret = world.secrets.get(&trust_secret(&world.key.name));
-    let bundle = trust::bundle(authority.trusted(world.now)).into_bytes();
+    let bundle = trust::bundle(authority.given_to_nodes(world.now)).into_bytes();
     let given =
         secret.filter(|secret| secret.trust().and_then(|files| files.get(CLIENTS_TRUST)) == Some(&bundle));
     let Some(since) = given.and_then(|secret| clients_trust_since(&secret.meta.annotations)) else {
@@ -222,11 +286,26 @@ fn clients_trust_since(annotations: &BTreeMap<String, String>) -> Option<Timesta
     annotations.get(CLIENTS_TRUST_SINCE_ANNOTATION)?.parse().ok()
 }
 
+/// That no pod can learn of a new authority, because what signed the certificates of others is lost.
+fn lost(world: &World, inside: &Inside<'_>) -> Option<Notice> {
+    let strangers = inside.lost();
+    let cluster = &world.key.name;
+    (!strangers.is_empty()).then(|| Notice::AuthorityLost {
+        secret: Kind::Cluster.cert_secret(cluster),
+        given: trust_secret(cluster),
+        pods: strangers,
+    })
+}
+
 /// That an authority ends and Karst may not do anything about it, or finds no time to.
 fn warning(world: &World, kind: Kind, authority: &Authority, decision: &Decision) -> Option<Notice> {
     let secret = kind.cert_secret(&world.key.name);
     let what = match decision {
         Decision::Postpone { until: Until::NoWindow, .. } => decision.to_string(),
+        Decision::Keep if authority.certificate()?.is_expired(world.now) => format!(
+            "its certificate ended at {}, and what it signed is refused; Karst does not renew what it did not make, and goes on to give it to nodes, because Kafka does not start with an empty list of trusted certificates; put a renewed certificate there and raise the annotation strimzi.io/ca-cert-generation",
+            authority.certificate()?.not_after
+        ),
         Decision::Keep if authority.is_due(world.now) => format!(
             "its certificate ends at {}, and Karst does not renew what it did not make; put a renewed certificate there and raise the annotation strimzi.io/ca-cert-generation",
             authority.certificate()?.not_after
@@ -254,7 +333,8 @@ fn leaves(world: &World, bearers: &[Bearer], issuer: Issuer, cert_generation: u6
         let request = node_request(world, &bearer, &operator, &services);
         (bearer.pod.clone(), request, Layout::Node { pool: bearer.pool })
     });
-    let of_operator = (operator_secret(&world.key.name), operator.clone(), Layout::Operator);
+    let bearer = operator_secret(&world.key.name);
+    let of_operator = (bearer.clone(), Request { bearer, ..operator.clone() }, Layout::Operator);
     std::iter::once(of_operator)
         .chain(of_nodes)
         .filter_map(|(secret, request, layout)| {
@@ -309,7 +389,8 @@ fn node_request(world: &World, bearer: &Bearer, like: &Request, services: &BTree
     names.sort_unstable();
     names.dedup();
     // Addresses are told from names where the certificate is made.
-    Request { common_name: format!("{}-kafka", key.name), dns_names: names, ..like.clone() }
+    let common_name = format!("{}-kafka", key.name);
+    Request { common_name, dns_names: names, bearer: pod.clone(), ..like.clone() }
 }
 
 /// The files that nodes trust, when they are not what they should be. Of an authority that cannot be read now the file
@@ -354,8 +435,8 @@ pub(crate) fn has_secrets(world: &World, pod: &str, needs_clients: bool) -> bool
 
 /// The certificates by which clients know that it is the right cluster.
 pub(crate) fn for_clients(world: &World) -> Option<Vec<String>> {
-    let authority = authority(world, Kind::Cluster).ok()?;
-    Some(vec![trust::bundle(authority.trusted(world.now))])
+    let authority = authority(world, Kind::Cluster, &Inside::of(world)).ok()?;
+    Some(vec![trust::bundle(authority.for_clients(world.now))])
 }
 
 /// When the certificates in these Secrets end, by what they are for: of several the first.
@@ -394,6 +475,10 @@ pub fn operator_side(world: &World) -> Option<(String, &OperatorIdentity)> {
     else {
         return None;
     };
-    let authority = authority(world, Kind::Cluster).ok()?;
-    Some((trust::bundle(authority.trusted(world.now)), identity))
+    // What nodes are given holds all that one of them may show, also while the Secrets of the authority are edited.
+    let given = world.secrets.get(&trust_secret(&world.key.name)).and_then(|given| given.trust());
+    let given = given.and_then(|files| String::from_utf8(files.get(CLUSTER_TRUST)?.clone()).ok());
+    let read = || authority(world, Kind::Cluster, &Inside::of(world)).ok();
+    let trust = given.or_else(|| Some(trust::bundle(read()?.given_to_nodes(world.now))))?;
+    Some((trust, identity))
 }

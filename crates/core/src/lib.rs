@@ -16,6 +16,7 @@ pub mod config_model;
 mod departed;
 pub mod digest;
 pub mod dynamic;
+mod ending;
 mod fences;
 mod health;
 pub mod id_list;

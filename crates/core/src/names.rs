@@ -93,6 +93,10 @@ pub const CLIENTS_CA_CERT_GENERATION_ANNOTATION: &str = "strimzi.io/clients-ca-c
 pub const CLIENTS_TRUST_SINCE_ANNOTATION: &str = "karst.io/clients-trust-since";
 /// On a pod: fingerprint of the certificate that it started with.
 pub const CERTIFICATE_HASH_ANNOTATION: &str = "strimzi.io/server-cert-hash";
+/// On a pod: the authorities that it trusts inside the cluster, by what they are.
+pub const TRUSTED_AUTHORITIES_ANNOTATION: &str = "karst.io/trusted-authorities";
+/// On a pod: the authority that signed the certificate that it started with, by what it is.
+pub const CERTIFICATE_AUTHORITY_ANNOTATION: &str = "karst.io/certificate-authority";
 /// On a pod: when the certificate ends that it started with.
 pub const CERTIFICATE_END_ANNOTATION: &str = "karst.io/certificate-end";
 

@@ -2,6 +2,9 @@
 //!
 //! Each notice is a value with its data and one sentence. Conditions, events, logs and dry runs print that sentence.
 
+use k8s_openapi::jiff::Timestamp;
+
+use crate::health;
 use crate::ids::NodeId;
 use crate::names::{
     ALLOW_LOSS_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, KEY_ALGORITHM_ANNOTATION, MIGRATION_ANNOTATION,
@@ -477,6 +480,44 @@ pub enum Notice {
         /// What is wrong, and what would be right.
         why: String,
     },
+    /// An authority that running pods do not trust yet, so that it signs nothing.
+    #[error(
+        "the CA {authority} in Secret {secret} is new to {}; they restart one after the other to trust it, and it signs no certificate before all do; those that are in use stay",
+        health::some_of(unaware)
+    )]
+    AuthorityUnknown {
+        /// The Secret that has its certificate.
+        secret: String,
+        /// Its subject.
+        authority: String,
+        /// Who does not trust it.
+        unaware: Vec<String>,
+    },
+    /// An authority of which nothing is left but what it signed.
+    #[error(
+        "the certificate of the CA that signed those of {} is neither in Secret {secret} nor in Secret {given}; a pod that restarts would not trust them, so none restarts to trust the new CA; put the old CA certificate into Secret {secret} as ca-old.crt; or, if nobody has it, delete all pods at once",
+        health::some_of(pods)
+    )]
+    AuthorityLost {
+        /// The Secret of the authority's certificates.
+        secret: String,
+        /// The Secret of what nodes trust.
+        given: String,
+        /// Whose certificates it signed.
+        pods: Vec<String>,
+    },
+    /// The clock of the operator, or that of the API server, is wrong.
+    #[error(
+        "the operator's clock says {}, and the API server's says {}; Karst makes and renews no certificate, and restarts nothing for one that ends, before they agree; correct the clock that is wrong",
+        minute(operator),
+        minute(server)
+    )]
+    ClocksDiffer {
+        /// What the operator's clock says.
+        operator: Timestamp,
+        /// What the API server's clock says.
+        server: Timestamp,
+    },
     /// A certificate that Karst may not renew, or not yet.
     #[error("Secret {secret}: {what}")]
     CertificateEnds {
@@ -582,6 +623,11 @@ fn missing_pods(missing: &[String]) -> String {
     if missing.is_empty() { String::new() } else { format!(" (missing: {})", few(missing)) }
 }
 
+/// A time for people, who need not read that it passes.
+fn minute(time: &Timestamp) -> impl std::fmt::Display {
+    time.strftime("%Y-%m-%d %H:%M UTC")
+}
+
 impl Notice {
     /// The reason of the condition.
     pub fn reason(&self) -> &'static str {
@@ -631,6 +677,9 @@ impl Notice {
             Self::NotRendered { .. } => "PodSetNotRendered",
             Self::ForeignHosts { .. } => "ForeignAddress",
             Self::AuthorityUnusable { .. } => "CertificateAuthorityUnusable",
+            Self::AuthorityUnknown { .. } => "CertificateAuthorityUnknown",
+            Self::AuthorityLost { .. } => "CertificateAuthorityLost",
+            Self::ClocksDiffer { .. } => "ClocksDiffer",
             Self::CertificateEnds { .. } => "CertificateEnds",
             Self::Window { .. } => "MaintenanceWindow",
             Self::FileKept { .. } => "ConfigurationKept",

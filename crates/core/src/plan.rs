@@ -31,8 +31,8 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
 use crate::world::{Answer, Trouble, World};
 use crate::{
-    anew, claims, completion, config, ignored, limits, membership, migration, own_certificates, pods, podset,
-    rack, registration, removals, resolve, restoration, rolling, settings, strangers, upgrade,
+    anew, claims, completion, config, ending, ignored, limits, membership, migration, own_certificates, pods,
+    podset, rack, registration, removals, resolve, restoration, rolling, settings, strangers, upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -90,6 +90,13 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     let Some(cluster) = resolved.cluster else {
         let is_new = world.kafka.status.as_ref().is_none_or(|status| status.cluster_id.is_none());
         let progress = Progress::held_by(&plan.problems, is_new);
+        // Certificates end, whatever is asked for.
+        if plan.certificates.is_empty() {
+            roll(&mut plan, world, ending::next(world, None));
+            if !plan.questions.is_empty() {
+                return Ok(plan);
+            }
+        }
         report_pools(&mut plan, world, Err(&progress), &pool_problems)?;
         return finish(plan, world, None, progress);
     };
@@ -216,7 +223,10 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     let due = rolling::due(world, &cluster, &settings.outlived);
     let is_written = plan.objects.is_empty() && plan.services.is_empty();
     let is_settled = plan.facts.is_empty() && plan.certificates.is_empty() && is_written;
-    let next = if is_settled { rolling::next(world, &cluster, &due) } else { Roll::default() };
+    let next = match is_settled {
+        true => rolling::next(world, &cluster, &due).or(ending::next(world, Some(&cluster))),
+        false => Roll::default(),
+    };
     if plan.facts.is_empty() {
         let waiting = rolling::about_to_lose_disks(&due, &next);
         join_and_leave(&mut plan, world, &cluster, &Renewal { leaves: next.leaves_first, waiting });

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use crate::certificates::{self, Stale};
+use crate::certificates::{self, Inside, Stale};
 use crate::claims;
 use crate::cluster::{Cluster, Node};
 use crate::departed;
@@ -56,6 +56,10 @@ pub enum Cause {
 }
 
 impl Cause {
+    fn cannot_wait(&self) -> bool {
+        matches!(self, Self::Certificates(Stale::EndsSoon(_)))
+    }
+
     /// The reason of the event.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -120,6 +124,11 @@ impl Restart {
     pub fn is_asked_for(&self) -> bool {
         self.causes.iter().any(|cause| matches!(cause, Cause::Asked | Cause::EmptyDisks | Cause::Restored))
     }
+
+    /// Is it about to be too late for it?
+    pub fn cannot_wait(&self) -> bool {
+        self.causes.iter().any(Cause::cannot_wait)
+    }
 }
 
 /// What came of looking for the next restart.
@@ -144,11 +153,23 @@ pub(crate) struct Roll {
 }
 
 impl Roll {
-    fn asks(&self) -> bool {
+    pub(crate) fn asks(&self) -> bool {
         self.asks_quorum
             || !self.partitions_of.is_empty()
             || !self.log_dirs_of.is_empty()
             || !self.launchers.is_empty()
+    }
+
+    /// What it is, or else what another is that has something to do; what is to be told of both.
+    pub(crate) fn or(mut self, other: Self) -> Self {
+        if self.asks() || self.has_begun() {
+            return self;
+        }
+        self.look_again = self.look_again.into_iter().chain(other.look_again).min();
+        let (notices, look_again) = (std::mem::take(&mut self.notices), self.look_again);
+        let mut other = Self { look_again, ..other };
+        other.notices.splice(0..0, notices);
+        other
     }
 
     fn has_begun(&self) -> bool {
@@ -176,6 +197,10 @@ impl Due<'_> {
         self.causes.contains(&Cause::EmptyDisks)
     }
 
+    fn cannot_wait(&self) -> bool {
+        self.causes.iter().any(Cause::cannot_wait)
+    }
+
     /// Could it lose a directory by this? A broker that serves can say what is in it.
     fn may_lose_a_volume(&self) -> bool {
         let changes = |cause: &Cause| matches!(cause, Cause::Changed(parts) if parts.contains(&VOLUMES));
@@ -193,7 +218,8 @@ pub(crate) fn due<'a>(
 ) -> Vec<Due<'a>> {
     let kept = cluster.kept_controllers().map(|kept| kept.pod.clone());
     let voters: BTreeSet<String> = cluster.voters().map(|node| cluster.pod_name(node)).chain(kept).collect();
-    let due_pod = |node: Node<'a>| due_pod(world, cluster, node, &voters, outlived.get(&node.id));
+    let inside = Inside::of(world);
+    let due_pod = |node: Node<'a>| due_pod(world, cluster, node, &voters, &inside, outlived.get(&node.id));
     let mut due: Vec<_> = cluster.nodes().filter_map(due_pod).collect();
     due.sort_by_key(|due| due.node.id);
     due
@@ -204,6 +230,7 @@ fn due_pod<'a>(
     cluster: &Cluster,
     node: Node<'a>,
     voters: &BTreeSet<String>,
+    inside: &Inside<'_>,
     outlived: Option<&Vec<String>>,
 ) -> Option<Due<'a>> {
     let name = cluster.pod_name(node);
@@ -214,7 +241,7 @@ fn due_pod<'a>(
     if !changed.is_empty() {
         causes.push(Cause::Changed(changed));
     }
-    causes.extend(certificates::stale(world, pod).map(Cause::Certificates));
+    causes.extend(certificates::stale(world, inside, pod).map(Cause::Certificates));
     if reach::is_cut_off(pod, voters) {
         causes.push(Cause::QuorumMoved);
     }
@@ -271,19 +298,28 @@ pub(crate) fn next(world: &World, cluster: &Cluster, due: &[Due<'_>]) -> Roll {
     if due.is_empty() {
         return Roll::default();
     }
-    let is_of_no_use = |pod: &PodView| pod.stuck.is_some() || certificates::has_ended(world, pod);
+    let inside = Inside::of(world);
+    let is_of_no_use = |pod: &PodView| pod.stuck.is_some() || certificates::is_of_no_use(world, &inside, pod);
     let (broken, due): (Vec<_>, Vec<_>) =
         due.iter().partition(|due| is_of_no_use(due.pod) && due.disks == Disks::Stay);
     if !broken.is_empty() {
         let restarts = broken.into_iter().map(|due| restart(world, due, None)).collect();
         return Roll { restarts, ..Roll::default() };
     }
+    let choice = Choice { world, cluster };
     let absent = absent(world, cluster, &due);
-    if !absent.is_empty() {
-        let stuck = absent.into_iter().filter_map(|(pod, why)| Some(Notice::RollStopped { pod, why: why? }));
-        return Roll { notices: stuck.collect(), ..Roll::default() };
+    let (ending, due): (Vec<_>, Vec<_>) = due.into_iter().partition(|due| due.cannot_wait());
+    let first = choice.before_their_end(ending);
+    if first.asks() || first.has_begun() || (due.is_empty() && first.look_again.is_some()) {
+        return first;
     }
-    Choice { world, cluster }.among(due)
+    let stuck = absent.into_iter().map(|(pod, why)| Some(Notice::RollStopped { pod, why: why? }));
+    let stuck: Vec<_> = stuck.collect();
+    let mut roll = if stuck.is_empty() { choice.among(due) } else { Roll::default() };
+    roll.notices.extend(stuck.into_iter().flatten());
+    roll.notices.extend(first.notices);
+    roll.look_again = roll.look_again.into_iter().chain(first.look_again).min();
+    roll
 }
 
 /// Nodes that do not serve and need no restart: they are on their way, or do not come back.
@@ -295,6 +331,8 @@ fn absent(world: &World, cluster: &Cluster, due: &[&Due<'_>]) -> Vec<(String, Op
         let name = cluster.pod_name(node);
         match world.pods.get(&name) {
             Some(pod) if pod.is_serving() => None,
+            // It waits until the others have restarted to trust who signs its certificate.
+            _ if certificates::lacks_certificate(world, &name) => None,
             Some(pod) => Some((name, pod.stuck.clone())),
             None => Some((name, None)),
         }
@@ -341,6 +379,36 @@ struct Choice<'a> {
 }
 
 impl Choice<'_> {
+    /// Of those whose certificates end soon. They wait for nobody who is not needed: not for a node that is away, and not for
+    /// others that wait. Soon they would be away themselves.
+    fn before_their_end(&self, ending: Vec<&Due<'_>>) -> Roll {
+        if ending.is_empty() {
+            return Roll::default();
+        }
+        let told: Vec<_> = ending.iter().filter_map(|due| self.ends(due)).collect();
+        let (controllers, brokers): (Vec<_>, Vec<_>) =
+            ending.into_iter().partition(|due| due.pod.runs_controller());
+        let mut held = Roll { notices: told, look_again: Some(LOOK_AGAIN), ..Roll::default() };
+        for group in [controllers, brokers].into_iter().filter(|group| !group.is_empty()) {
+            let roll = self.of_group(group);
+            if roll.asks() || roll.has_begun() {
+                return roll;
+            }
+            held.notices.extend(roll.notices);
+        }
+        held
+    }
+
+    /// That the certificate of a pod ends, and that its restart waits for something all the same.
+    fn ends(&self, due: &Due<'_>) -> Option<Notice> {
+        let ends = due.causes.iter().find(|cause| cause.cannot_wait())?;
+        let what = format!(
+            "pod {} has to restart and cannot yet: {ends}; Karst restarts it as soon as nothing is lost by it",
+            due.pod.meta.name
+        );
+        Some(Notice::CertificateEnds { secret: due.pod.meta.name.clone(), what })
+    }
+
     /// Controllers first, and with them those that are to become controllers: the others may wait for their votes. Those that wait
     /// for a person keep nobody else waiting.
     fn among(&self, due: Vec<&Due<'_>>) -> Roll {
@@ -542,9 +610,12 @@ impl Choice<'_> {
         if is_of_no_use && !loses {
             return None;
         }
-        let wanted = self.cluster.voters().map(|node| node.id);
+        // One that waits for its certificate cannot join before the others have restarted to trust who signs it.
+        let can_join =
+            |node: &Node<'_>| !certificates::lacks_certificate(self.world, &self.cluster.pod_name(*node));
+        let wanted = self.cluster.voters().filter(can_join).map(|node| node.id);
         let missing: BTreeSet<NodeId> = wanted.filter(|node| !quorum.has_voter(*node)).collect();
-        if !missing.is_empty() {
+        if !missing.is_empty() && !due.cannot_wait() {
             let missing = health::list(&missing);
             return Some(Held::Until(format!("these controllers have not joined the quorum yet: {missing}")));
         }
@@ -553,7 +624,11 @@ impl Choice<'_> {
         if loses {
             others.retain(|other| !health::is_losing_disk(self.world, *other));
         }
-        if others.len() + 1 >= vote.len() {
+        let needed = match due.cannot_wait() && !loses {
+            true => health::majority(vote.len()).min(vote.len().saturating_sub(1)),
+            false => vote.len().saturating_sub(1),
+        };
+        if others.len() >= needed {
             return None;
         }
         let behind: BTreeSet<NodeId> =

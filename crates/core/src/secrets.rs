@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use karst_certs::{Kind, Material, Secret, Stored};
+use karst_certs::{Certificate, Kind, Material, Secret, Stored};
 
-use crate::names::{CLUSTER_LABEL, POD_NAME_LABEL};
+use crate::names::{CLUSTER_LABEL, CLUSTER_TRUST, POD_NAME_LABEL};
 use crate::names::{OPERATOR_CERTIFICATE, OPERATOR_KEY, listeners_secret, operator_secret, trust_secret};
 use crate::own_certificates::Files;
 use crate::world::Meta;
@@ -20,6 +20,8 @@ pub struct SecretView {
     pub meta: Meta,
     /// What is in it.
     pub content: SecretContent,
+    /// The certificates of the cluster's authorities that nodes trust, if it is the Secret that has them.
+    authorities: Vec<Certificate>,
 }
 
 /// What a Secret holds, by what it is for.
@@ -65,10 +67,13 @@ impl SecretView {
         let is_authority = [Kind::Cluster, Kind::Clients]
             .iter()
             .any(|kind| meta.name == kind.cert_secret(cluster) || meta.name == kind.key_secret(cluster));
+        let mut authorities = Vec::new();
         let content = if is_authority {
             let secret = Secret { data, annotations: meta.annotations.clone() };
             SecretContent::Authority(Arc::new(Material::new(secret)))
         } else if meta.name == trust_secret(cluster) {
+            let given = data.get(CLUSTER_TRUST).and_then(|pem| Certificate::all_from_pem(pem).ok());
+            authorities = given.unwrap_or_default();
             SecretContent::Trust(data)
         } else if meta.name == listeners_secret(cluster) {
             SecretContent::Listeners(Files(data))
@@ -82,7 +87,7 @@ impl SecretView {
         } else {
             SecretContent::Other
         };
-        Self { meta, content }
+        Self { meta, content, authorities }
     }
 
     /// The parts of an authority.
@@ -108,6 +113,11 @@ impl SecretView {
             SecretContent::Trust(files) => Some(files),
             _ => None,
         }
+    }
+
+    /// The certificates of the cluster's authorities that nodes trust.
+    pub(crate) fn authorities(&self) -> &[Certificate] {
+        &self.authorities
     }
 
     /// The certificates that users brought for listeners.

@@ -567,6 +567,8 @@ pub struct World {
     pub settings: Arc<Settings>,
     /// When it is now.
     pub now: Timestamp,
+    /// When it is now by the clock of the API server, as far as it tells.
+    pub api_server_time: Option<Timestamp>,
     /// Randomness for this pass.
     pub entropy: Entropy,
 }

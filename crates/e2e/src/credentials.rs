@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -59,6 +60,16 @@ impl<'a> Credentials<'a> {
         self.showing(name).await
     }
 
+    /// The options of a client with a certificate that this authority has signed. It shows all that leads to the root.
+    pub async fn signed_by(&self, name: &str, company: &Company) -> Result<Vec<String>> {
+        std::fs::write(self.file("company.crt"), &company.chain)?;
+        std::fs::write(self.file("company.key"), &company.key)?;
+        sign(self.place.path(), name, Some("company")).await?;
+        let leaf = std::fs::read_to_string(self.file(&format!("{name}.crt")))?;
+        std::fs::write(self.file(&format!("{name}.crt")), [leaf.as_str(), &company.chain].concat())?;
+        self.showing(name).await
+    }
+
     /// The options of a client with a certificate that it has signed itself.
     pub async fn self_signed(&self, name: &str) -> Result<Vec<String>> {
         sign(self.place.path(), name, None).await?;
@@ -72,6 +83,42 @@ impl<'a> Credentials<'a> {
         }
         Ok(options)
     }
+}
+
+/// An authority of a company: a root, or one below it.
+#[derive(Debug)]
+pub struct Company {
+    /// Its certificate, and those above it.
+    pub chain: String,
+    /// Its key.
+    pub key: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Company {
+    /// An authority that nobody signed.
+    pub fn root() -> Result<Self> {
+        let (params, key) = (of_company("Root"), KeyPair::generate()?);
+        let chain = params.self_signed(&key)?.pem();
+        Ok(Self { chain, key: key.serialize_pem(), issuer: Issuer::new(params, key) })
+    }
+
+    /// An authority below this one.
+    pub fn below(&self, name: &str) -> Result<Self> {
+        let (params, key) = (of_company(name), KeyPair::generate()?);
+        let own = params.signed_by(&key, &self.issuer)?.pem();
+        let chain = [own.as_str(), &self.chain].concat();
+        Ok(Self { chain, key: key.serialize_pem(), issuer: Issuer::new(params, key) })
+    }
+}
+
+fn of_company(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    params.use_authority_key_identifier_extension = true;
+    params
 }
 
 /// An entry of a Secret.

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount};
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::names::{
-    CERTIFICATE_END_ANNOTATION, CERTIFICATE_HASH_ANNOTATION, CONFIGURATION_HASH_ANNOTATION,
-    REVISION_ANNOTATION,
+    CERTIFICATE_AUTHORITY_ANNOTATION, CERTIFICATE_END_ANNOTATION, CERTIFICATE_HASH_ANNOTATION,
+    CONFIGURATION_HASH_ANNOTATION, REVISION_ANNOTATION, TRUSTED_AUTHORITIES_ANNOTATION,
 };
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -94,6 +94,8 @@ fn forget(value: &mut Value) {
                 CONFIGURATION_HASH_ANNOTATION,
                 CERTIFICATE_HASH_ANNOTATION,
                 CERTIFICATE_END_ANNOTATION,
+                CERTIFICATE_AUTHORITY_ANNOTATION,
+                TRUSTED_AUTHORITIES_ANNOTATION,
             ] {
                 fields.remove(field);
             }

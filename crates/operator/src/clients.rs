@@ -12,7 +12,7 @@ use karst_core::certificates;
 use karst_core::config::{CONTROLLER_LISTENER, REPLICATION_PORT};
 use karst_core::dynamic::SettingChange;
 use karst_core::membership::{Change, Voter};
-use karst_core::names::{ClusterKey, operator_secret};
+use karst_core::names::{ClusterKey, operator_secret, trust_secret};
 use karst_core::plan::Deed;
 use karst_core::quorum::CONTROLLER_PORT;
 use karst_core::world::World;
@@ -136,7 +136,7 @@ impl Clients {
 /// Which Secrets, in which state, say whom the operator trusts and who it is.
 fn versions(world: &World) -> Vec<String> {
     let cluster = &world.key.name;
-    let secrets = [operator_secret(cluster), Kind::Cluster.cert_secret(cluster)];
+    let secrets = [operator_secret(cluster), trust_secret(cluster), Kind::Cluster.cert_secret(cluster)];
     let version = |name: &String| {
         let meta = &world.secrets.get(name)?.meta;
         Some(format!("{}/{}", meta.uid, meta.resource_version))

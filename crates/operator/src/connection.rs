@@ -9,9 +9,12 @@ use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use kube::client::ConfigExt;
+use kube::client::{ClientBuilder, ConfigExt};
 use kube::{Client, Config};
+use tower::util::MapResponseLayer;
 use tower::{BoxError, ServiceBuilder};
+
+use crate::clock;
 
 /// After this much silence the kernel asks the other end whether it is still there, …
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -29,7 +32,9 @@ pub(crate) fn client(config: Config) -> anyhow::Result<Client> {
     let config = with_limits(config);
     if config.proxy_url.is_some() {
         // kube says what it can do about it.
-        return Ok(Client::try_from(config)?);
+        return Ok(ClientBuilder::try_from(config)?
+            .with_layer(&MapResponseLayer::new(clock::listen))
+            .build());
     }
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -44,6 +49,7 @@ pub(crate) fn client(config: Config) -> anyhow::Result<Client> {
     connector.set_write_timeout(config.write_timeout);
     connector.set_reset_reader_on_write(config.reset_reader_on_write);
     let service = ServiceBuilder::new()
+        .map_response(clock::listen)
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)

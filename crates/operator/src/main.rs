@@ -3,6 +3,7 @@
 mod ask;
 mod checked;
 mod clients;
+mod clock;
 mod connection;
 mod events;
 mod failure;

@@ -31,6 +31,7 @@ use serde_json::Value;
 use crate::ask::{self, Terms};
 use crate::checked::Checked;
 use crate::clients::{Clients, Unchanged};
+use crate::clock;
 use crate::events::Events;
 use crate::failure::{DEADLINE, Failure};
 use crate::hands::Hands;
@@ -261,6 +262,7 @@ impl Passes {
             referenced,
             settings: Arc::clone(&self.settings),
             now: Timestamp::now(),
+            api_server_time: clock::api_server_time(),
             entropy,
         }
     }

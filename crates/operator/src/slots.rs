@@ -1,9 +1,9 @@
 //! Spaces restarts over clusters: a new operator may have reasons to restart every pod of every cluster, and must not do
 //! so everywhere at once.
 //!
-//! What users ask for does not wait here: a change of their resources, a pod that they annotate, a voter that they want back. A
-//! cluster that was given a slot keeps it until its last pod is back, or until it has got no further for five minutes: a slot is
-//! for restarting, not for being stuck. Who waits is given a slot in turn, and woken then.
+//! What users ask for does not wait here: a change of their resources, a pod that they annotate, a voter that they want back. Nor
+//! does a pod whose certificate ends soon. A cluster that was given a slot keeps it until its last pod is back, or until it has got
+//! no further for five minutes: a slot is for restarting, not for being stuck. Who waits is given a slot in turn, and woken then.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -156,10 +156,10 @@ impl Slots {
     /// The same for a cluster that nobody changed. A restart that a user asked for by an annotation takes no slot.
     fn unasked<'a>(&self, key: &ClusterKey, restarts: &'a [Restart], serving: &Serving) -> Admission<'a> {
         let mut state = self.lock();
-        let needs_slot = restarts.iter().any(|one| !one.is_asked_for());
+        let needs_slot = restarts.iter().any(|one| !is_free(one));
         let woken = if needs_slot { state.take(key, serving) } else { Vec::new() };
         let has_slot = state.holders.contains_key(key);
-        let admitted = restarts.iter().filter(|one| has_slot || one.is_asked_for()).collect();
+        let admitted = restarts.iter().filter(|one| has_slot || is_free(one)).collect();
         Admission { admitted, look_again: state.look_again(key), woken }
     }
 
@@ -180,6 +180,11 @@ fn is_at_rest(restarts: &[Restart], progress: Option<&Progress>) -> bool {
     restarts.is_empty() && (is_left_alone || progress.is_some_and(Progress::has_all_pods))
 }
 
+/// Does a restart need no slot? What a user asks for does not wait, nor what would be too late then.
+fn is_free(restart: &Restart) -> bool {
+    restart.is_asked_for() || restart.cannot_wait()
+}
+
 /// Did a user change a resource since the cluster was last as asked for?
 fn is_asked_for(world: &World) -> bool {
     let kafka = &world.kafka;
@@ -193,6 +198,7 @@ fn is_asked_for(world: &World) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use karst_core::certificates::Stale;
     use karst_core::ids::NodeId;
     use karst_core::rolling::Cause;
 
@@ -232,6 +238,14 @@ mod tests {
         let slots = Slots::default();
         assert!(["a", "b", "c"].iter().all(|name| wants(&slots, name)));
         slots
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_certificate_that_ends_soon_waits_for_no_slot() {
+        let slots = taken();
+        assert!(!wants(&slots, "d"));
+        let ends = Cause::Certificates(Stale::EndsSoon("2026-01-01T00:00:00Z".parse().unwrap()));
+        assert_eq!(slots.unasked(&key("d"), &[restart(1, ends)], &Serving::new()).admitted.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]

@@ -78,6 +78,8 @@ pub struct ApiServer {
     pub changed: u64,
     /// Was a Secret written since somebody last asked?
     pub(crate) has_new_secrets: bool,
+    /// How many Secrets users deleted.
+    pub(crate) lost_secrets: u64,
     /// The annotations that were set by the last apply of an object.
     applied: BTreeMap<(Kind, String), BTreeSet<String>>,
     /// `Kafka` resources that were deleted, by uid. What they own goes too.
@@ -428,6 +430,23 @@ impl ApiServer {
         let Some(material) = secret.material() else { return };
         let (mut meta, data) = (secret.meta.clone(), material.secret.data.clone());
         meta.annotations.insert(annotation.to_owned(), value.to_owned());
+        self.put(Item::Secret(Arc::new(SecretView::new(meta, data))));
+    }
+
+    /// A user deletes a Secret.
+    pub fn delete_secret(&mut self, name: &str) {
+        if self.get(Kind::Secret, name).is_some() {
+            self.lost_secrets += 1;
+            self.gone(Kind::Secret, name);
+        }
+    }
+
+    /// A user writes other content into entries of a Secret of an authority.
+    pub fn overwrite_secret(&mut self, name: &str, entries: impl IntoIterator<Item = (String, Vec<u8>)>) {
+        let Some(Item::Secret(secret)) = self.get(Kind::Secret, name) else { return };
+        let Some(material) = secret.material() else { return };
+        let (meta, mut data) = (secret.meta.clone(), material.secret.data.clone());
+        data.extend(entries);
         self.put(Item::Secret(Arc::new(SecretView::new(meta, data))));
     }
 

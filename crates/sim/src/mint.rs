@@ -20,14 +20,15 @@ pub struct Mint(Arc<Mutex<Made>>);
 type Made = BTreeMap<(String, u64), Vec<SecretWrite>>;
 
 impl Mint {
-    /// What is asked for, or `None` if it cannot be made.
-    pub fn make(&self, issue: &Issue) -> Option<Vec<SecretWrite>> {
+    /// What is asked for, or `None` if it cannot be made. What was made before in the same run, and was lost, never comes
+    /// again: `lost` tells how often that was.
+    pub fn make(&self, issue: &Issue, lost: u64) -> Option<Vec<SecretWrite>> {
         // What nodes trust needs no key, and is different from moment to moment.
         if matches!(issue, Issue::Trust { .. }) {
             return issue.make(timestamp(0)).ok();
         }
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (issue.to_string(), made_of(issue));
+        let key = (issue.to_string(), made_of(issue, lost));
         if let Some(known) = made.get(&key) {
             return Some(known.clone());
         }
@@ -38,13 +39,17 @@ impl Mint {
 }
 
 /// What it is made of, besides what its words say.
-fn made_of(issue: &Issue) -> u64 {
+fn made_of(issue: &Issue, lost: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     match issue {
         Issue::Authority { authority, .. } => {
             for secret in authority.secrets() {
                 (&secret.data, &secret.annotations).hash(&mut hasher);
             }
+            for known in authority.for_clients(timestamp(0)) {
+                known.der().hash(&mut hasher);
+            }
+            lost.hash(&mut hasher);
         }
         Issue::Leaf { request, issuer, cert_generation, .. } => {
             (issuer.certificate().der(), cert_generation, &request.dns_names).hash(&mut hasher);

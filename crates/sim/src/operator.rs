@@ -339,6 +339,7 @@ impl Operator {
             referenced: BTreeMap::new(),
             settings: Arc::clone(&self.settings),
             now: timestamp(sim.now),
+            api_server_time: None,
             entropy: Entropy(sim.dice.bytes()),
         };
         for ((_, name), Stored { item, .. }) in &self.cache {

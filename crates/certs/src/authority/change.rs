@@ -47,6 +47,10 @@ impl Authority {
                 let current = self.certificate().ok_or(Error::NoKey)?;
                 vec![self.write_certificates(current, &old, self.cert_generation)?]
             }
+            Decision::PublishAgain(_) => {
+                let current = self.certificate().ok_or(Error::NoKey)?;
+                vec![self.write_certificates(current, &self.old, self.cert_generation + 1)?]
+            }
             Decision::CompleteStore => {
                 let current = self.certificate().ok_or(Error::NoKey)?;
                 vec![self.write_certificates(current, &self.old, self.cert_generation)?]

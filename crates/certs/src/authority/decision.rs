@@ -46,6 +46,8 @@ pub enum Decision {
     Replace(Cause),
     /// `ca.crt` does not belong to `ca.key`: give the key its certificate, the rest of phase 1 after a crash.
     Publish,
+    /// Certificates that nodes rely on are missing in the Secret: publish these entries again.
+    PublishAgain(Vec<String>),
     /// Phase 2: drop the old key, so that the new one signs.
     SignWithNewKey,
     /// Phase 3, or certificates that ended: these entries are no longer trusted.
@@ -82,6 +84,9 @@ impl fmt::Display for Decision {
             Self::Renew(cause) => write!(f, "renewing the certificate with the same key: {cause}"),
             Self::Replace(cause) => write!(f, "replacing the key: {cause}"),
             Self::Publish => f.write_str("making the certificate of a key that has none yet"),
+            Self::PublishAgain(entries) => {
+                write!(f, "publishing again what nodes still rely on: {}", entries.join(", "))
+            }
             Self::SignWithNewKey => f.write_str("every node trusts the new key: it signs from now on"),
             Self::Drop(entries) => write!(f, "dropping what is no longer needed: {}", entries.join(", ")),
             Self::CompleteStore => f.write_str("making the missing PKCS#12 store and its password"),
@@ -114,6 +119,9 @@ impl Authority {
             let is_next = self.next.as_ref().is_some_and(|next| next.certificate == *current);
             return if is_next { Decision::SignWithNewKey } else { Decision::Publish };
         }
+        if !self.unpublished.is_empty() {
+            return Decision::PublishAgain(self.unpublished.clone());
+        }
         if self.old_key.is_some() && (nodes.all_trust_newest || !self.old_key_can_sign(now)) {
             return Decision::SignWithNewKey;
         }
@@ -129,7 +137,7 @@ impl Authority {
             return Decision::CompleteStore;
         }
         match self.wanted_change(current, now) {
-            Some((change, cause)) => now_or_later(change, cause, current, now, opening),
+            Some((change, cause)) => now_or_later(change, cause, self.first_end(current), now, opening),
             None if self.is_replacement_asked() => Decision::Postpone {
                 change: Change::ReplaceKey,
                 cause: Cause::Asked(FORCE_REPLACE),
@@ -154,6 +162,12 @@ impl Authority {
         old.map(|(name, _)| name.clone()).collect()
     }
 
+    /// When the first certificate ends that this one may have signed: those of nodes end some days earlier.
+    fn first_end(&self, current: &Certificate) -> Timestamp {
+        let earlier = x509::most_spread(self.settings.validity_days, self.settings.renewal_days);
+        current.not_after.saturating_sub(earlier).unwrap_or(current.not_after)
+    }
+
     fn is_replacement_asked(&self) -> bool {
         is_asked(self.key_secret(), FORCE_REPLACE)
     }
@@ -174,16 +188,10 @@ impl Authority {
     }
 }
 
-fn now_or_later(
-    change: Change,
-    cause: Cause,
-    current: &Certificate,
-    now: Timestamp,
-    opening: Opening,
-) -> Decision {
+fn now_or_later(change: Change, cause: Cause, end: Timestamp, now: Timestamp, opening: Opening) -> Decision {
     if let Opening::Closed { next } = opening {
-        let opens_in_time = next.is_some_and(|next| next < current.not_after);
-        if opens_in_time || now < current.not_after.saturating_sub(LAST_CALL).unwrap_or(current.not_after) {
+        let opens_in_time = next.is_some_and(|next| next < end);
+        if opens_in_time || now < end.saturating_sub(LAST_CALL).unwrap_or(end) {
             return Decision::Postpone { change, cause, until: next.map_or(Until::NoWindow, Until::Time) };
         }
     }

@@ -4,12 +4,13 @@
 //! only when the old one is about to end, or when the authority's key is replaced, which needs every node to know.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use karst_certs::{Kind, Nodes, Opening, Stored};
+use karst_certs::{Kind, Opening, Stored};
 
-use super::{settings, windows};
+use super::inside::{self, HASH_DIGITS, Inside};
+use super::{clock, settings, windows};
 use crate::names::{
-    CA_CERT_GENERATION_ANNOTATION, CA_KEY_GENERATION_ANNOTATION, CERTIFICATE_END_ANNOTATION,
-    CERTIFICATE_HASH_ANNOTATION, trust_secret,
+    CA_CERT_GENERATION_ANNOTATION, CA_KEY_GENERATION_ANNOTATION, CERTIFICATE_AUTHORITY_ANNOTATION,
+    CERTIFICATE_END_ANNOTATION, CERTIFICATE_HASH_ANNOTATION, TRUSTED_AUTHORITIES_ANNOTATION, trust_secret,
 };
 use crate::world::{PodView, World};
 
@@ -25,6 +26,9 @@ pub enum Stale {
     /// Its certificate is about to end.
     #[error("the certificate that it started with ends at {0}")]
     Ends(Timestamp),
+    /// So soon that nothing else goes before it.
+    #[error("the certificate that it started with ends at {0}, and nothing goes before that any more")]
+    EndsSoon(Timestamp),
 }
 
 impl Stale {
@@ -33,7 +37,7 @@ impl Stale {
         match self {
             Self::Trust => "ClusterCaCertKeyReplaced",
             Self::Key => "CaCertHasOldGeneration",
-            Self::Ends(_) => "KafkaCertificatesChanged",
+            Self::Ends(_) | Self::EndsSoon(_) => "KafkaCertificatesChanged",
         }
     }
 }
@@ -43,6 +47,7 @@ pub(crate) fn annotations(world: &World, pod: &str) -> Vec<(String, String)> {
     let trust = world.secrets.get(&trust_secret(&world.key.name));
     let secret = world.secrets.get(pod);
     let certificate = secret.and_then(|secret| secret.stored()).map(Stored::certificate);
+    let [trusted, signer] = inside::of_start(trust.map(|trust| &**trust), certificate);
     let values = [
         (
             CA_CERT_GENERATION_ANNOTATION,
@@ -54,52 +59,52 @@ pub(crate) fn annotations(world: &World, pod: &str) -> Vec<(String, String)> {
         ),
         (
             CERTIFICATE_HASH_ANNOTATION,
-            certificate.map(|certificate| certificate.fingerprint().chars().take(8).collect()),
+            certificate.map(|certificate| certificate.fingerprint().chars().take(HASH_DIGITS).collect()),
         ),
         (CERTIFICATE_END_ANNOTATION, certificate.map(|certificate| certificate.not_after.to_string())),
+        (TRUSTED_AUTHORITIES_ANNOTATION, trusted),
+        (CERTIFICATE_AUTHORITY_ANNOTATION, signer),
     ];
     values.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
 }
 
-/// What all running nodes loaded.
-pub(super) fn nodes(world: &World, cert_generation: u64, key_generation: u64) -> Nodes {
-    let running: Vec<_> = world.pods.values().filter(|pod| !pod.is_finished()).collect();
-    if running.is_empty() {
-        return Nodes::NONE;
-    }
-    let all = |annotation: &str, generation: u64| {
-        let generation = generation.to_string();
-        running.iter().all(|pod| pod.meta.annotations.get(annotation) == Some(&generation))
-    };
-    Nodes {
-        all_trust_newest: all(CA_CERT_GENERATION_ANNOTATION, cert_generation),
-        all_present_newest: all(CA_KEY_GENERATION_ANNOTATION, key_generation),
-    }
-}
-
-/// Why this pod has to restart for the sake of its certificates. One without annotations may have loaded anything: that matters while a
-/// key is replaced, which would wait for it for ever.
-pub(crate) fn stale(world: &World, pod: &PodView) -> Option<Stale> {
+/// Why this pod has to restart for the sake of its certificates.
+pub(crate) fn stale(world: &World, inside: &Inside<'_>, pod: &PodView) -> Option<Stale> {
     let secret = world.secrets.get(&pod.meta.name)?;
-    let trust = world.secrets.get(&trust_secret(&world.key.name))?;
-    let loaded = |annotation: &str| pod.meta.annotations.get(annotation).map(String::as_str);
-    if loaded(CA_CERT_GENERATION_ANNOTATION) != trust.annotation(CA_CERT_GENERATION_ANNOTATION)
-        && is_replacing(world)
-    {
+    if inside.has_to_learn(pod) || inside.is_cut_off(pod) {
         return Some(Stale::Trust);
     }
-    let key = loaded(CA_KEY_GENERATION_ANNOTATION);
-    if key != secret.annotation(CA_KEY_GENERATION_ANNOTATION) && (key.is_some() || is_replacing(world)) {
+    if inside.shows_another(pod) {
+        return Some(Stale::Key);
+    }
+    // Nobody knows what it shows: that matters while a key is replaced, which would wait for it for ever.
+    let key = pod.meta.annotations.get(CA_KEY_GENERATION_ANNOTATION).map(String::as_str);
+    let is_other_key = key != secret.annotation(CA_KEY_GENERATION_ANNOTATION);
+    if inside.shown_by(pod).is_none() && is_other_key && (key.is_some() || is_replacing(world)) {
         return Some(Stale::Key);
     }
     let end = end(pod)?;
     let lasts_longer = secret.stored()?.certificate().not_after > end;
-    (lasts_longer && is_time(world, end)).then_some(Stale::Ends(end))
+    lasts_longer.then(|| is_time(world, end)).flatten()
 }
 
-/// Does the pod run with a certificate that nobody accepts any more, and is of no use for it?
-pub(crate) fn has_ended(world: &World, pod: &PodView) -> bool {
-    !pod.ready && end(pod).is_some_and(|end| world.now > end)
+/// The same for a pod that may only restart when its certificate ends soon, and for the sake of nothing else.
+pub(crate) fn ends_soon(world: &World, pod: &PodView) -> Option<Stale> {
+    let end = end(pod)?;
+    let lasts_longer = world.secrets.get(&pod.meta.name)?.stored()?.certificate().not_after > end;
+    let ends = lasts_longer.then(|| is_time(world, end)).flatten();
+    ends.filter(|ends| matches!(ends, Stale::EndsSoon(_)))
+}
+
+/// Is the pod of no use before it restarts? Nobody accepts its certificate any more, or it accepts nobody's.
+pub(crate) fn is_of_no_use(world: &World, inside: &Inside<'_>, pod: &PodView) -> bool {
+    let has_ended = || end(pod).is_some_and(|end| world.now > end) && clock::doubt(world).is_none();
+    !pod.ready && (has_ended() || inside.is_cut_off(pod))
+}
+
+/// Has a node no certificate, so that it cannot start? It may have to wait until all others trust who signs it.
+pub(crate) fn lacks_certificate(world: &World, pod: &str) -> bool {
+    world.secrets.get(pod).is_none_or(|secret| secret.stored().is_none())
 }
 
 fn end(pod: &PodView) -> Option<Timestamp> {
@@ -117,9 +122,16 @@ fn is_replacing(world: &World) -> bool {
 }
 
 /// The last third of the days that a renewal has is for restarts in a maintenance window; the last sixth is for restarts.
-fn is_time(world: &World, end: Timestamp) -> bool {
+fn is_time(world: &World, end: Timestamp) -> Option<Stale> {
+    if clock::doubt(world).is_some() {
+        return None;
+    }
     let days = settings(&world.kafka, Kind::Cluster).renewal_days;
     let renewal = SignedDuration::from_hours(24 * i64::from(days));
     let reached = |part: i32| world.now > end.saturating_sub(renewal / part).unwrap_or(end);
-    reached(6) || reached(3) && windows(&world.kafka).opening(world.now) == Opening::Open
+    if reached(6) {
+        return Some(Stale::EndsSoon(end));
+    }
+    let is_open = || windows(&world.kafka).opening(world.now) == Opening::Open;
+    (reached(3) && is_open()).then_some(Stale::Ends(end))
 }

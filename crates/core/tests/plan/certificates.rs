@@ -1,5 +1,8 @@
 //! Certificates through the life of a cluster: made before its pods, renewed without them, and replaced under them.
 
+mod ending;
+mod trust;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +12,9 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use karst_api::CertificateAuthority;
 use karst_certs::{Authority, Certificate, Kind, Secret, SecretWrite, Settings, Stored};
 use karst_core::certificates::{Issue, Stale};
-use karst_core::names::{CLUSTER_TRUST, MANUAL_ROLL_ANNOTATION};
+use karst_core::names::{
+    CERTIFICATE_AUTHORITY_ANNOTATION, CLUSTER_TRUST, MANUAL_ROLL_ANNOTATION, TRUSTED_AUTHORITIES_ANNOTATION,
+};
 use karst_core::plan::plan;
 use karst_core::rolling::{Cause, Restart};
 use karst_core::status::Progress;
@@ -64,13 +69,21 @@ struct Life {
     restarts: Vec<Restart>,
     /// Who signed whom: to find that out takes longer than all the rest.
     signed: RefCell<BTreeMap<Signing, bool>>,
+    /// A node that gets a certificate which its own process does not accept.
+    is_lonely: Option<&'static str>,
 }
 
 impl Life {
     fn begin(world: World) -> Self {
         let kafka = Kafka::formed(&world);
-        let mut life =
-            Self { world, kafka, loaded: BTreeMap::new(), restarts: Vec::new(), signed: RefCell::default() };
+        let mut life = Self {
+            world,
+            kafka,
+            loaded: BTreeMap::new(),
+            restarts: Vec::new(),
+            signed: RefCell::default(),
+            is_lonely: None,
+        };
         life.settle();
         life
     }
@@ -78,24 +91,29 @@ impl Life {
     /// Lets the operator work until it has nothing to do, and looks after each step whether all nodes trust each other.
     fn settle(&mut self) {
         for _ in 0..300 {
-            if self.kafka.voters.is_empty() {
-                self.kafka = Kafka::formed(&self.world);
-            }
-            let plan = plan(&self.world).unwrap();
-            if plan.questions.is_empty() {
-                for restart in &plan.restarts {
-                    self.loaded.remove(&restart.pod);
-                }
-                self.restarts.extend(plan.restarts);
-            }
-            let goes_on = step(&mut self.world, &mut self.kafka, &[]);
-            self.load();
-            self.all_trust_each_other();
-            if !goes_on {
+            if !self.one_step() {
                 return;
             }
         }
         panic!("it never comes to rest: {:?}", decide(&self.world));
+    }
+
+    fn one_step(&mut self) -> bool {
+        if self.kafka.voters.is_empty() {
+            self.kafka = Kafka::formed(&self.world);
+        }
+        let plan = plan(&self.world).unwrap();
+        if plan.questions.is_empty() {
+            for restart in &plan.restarts {
+                self.loaded.remove(&restart.pod);
+            }
+            self.restarts.extend(plan.restarts);
+        }
+        let goes_on = step(&mut self.world, &mut self.kafka, &[]);
+        self.load();
+        self.all_trust_each_other();
+        self.all_accept_themselves();
+        goes_on
     }
 
     fn load(&mut self) {
@@ -133,6 +151,22 @@ impl Life {
                 operator.is_none_or(|leaf| is_trusted(leaf, &one.trust)),
                 "{pod} does not trust the operator"
             );
+        }
+    }
+
+    /// A kubelet may give a pod newer files at any time. What is beside its process takes them, and talks to it.
+    fn all_accept_themselves(&self) {
+        let secrets = &self.world.secrets;
+        let given = secrets.get("my-cluster-trustbundle").and_then(|secret| secret.trust());
+        let given = given.map(|files| Certificate::all_from_pem(&files[CLUSTER_TRUST]).unwrap());
+        for (pod, loaded) in self.loaded.iter().filter(|(pod, _)| self.is_lonely != Some(pod.as_str())) {
+            let accepts = |leaf: &Certificate, trust: &[Certificate]| {
+                trust.iter().any(|authority| self.is_signed(leaf, authority))
+            };
+            let stored = secrets.get(pod).and_then(|secret| secret.stored()).map(Stored::certificate);
+            assert!(stored.is_none_or(|leaf| accepts(leaf, &loaded.trust)), "{pod} refuses its new files");
+            let is_accepted = given.as_ref().is_none_or(|given| accepts(&loaded.leaf, given));
+            assert!(is_accepted, "{pod} is refused by its new files");
         }
     }
 
@@ -263,7 +297,9 @@ fn a_key_is_replaced_though_a_pod_does_not_tell_what_it_trusts() {
         let mut life = Life::begin(quickstart());
         life.restarts.clear();
         let pod = Arc::make_mut(life.world.pods.get_mut("my-cluster-brokers-1").unwrap());
-        pod.meta.annotations.remove(lost).unwrap();
+        for lost in [lost, TRUSTED_AUTHORITIES_ANNOTATION, CERTIFICATE_AUTHORITY_ANNOTATION] {
+            pod.meta.annotations.remove(lost).unwrap();
+        }
         assert_eq!(life.pass(days(1)), [], "nothing depends on it yet");
         annotate(&mut life.world, CLUSTER_CA, "strimzi.io/force-replace");
         let restarts = life.pass(days(1));

@@ -5,7 +5,9 @@
 use std::path::Path;
 
 use crate::support::*;
-use karst_core::names::CERTIFICATE_HASH_ANNOTATION;
+use karst_core::names::{
+    CERTIFICATE_AUTHORITY_ANNOTATION, CERTIFICATE_HASH_ANNOTATION, TRUSTED_AUTHORITIES_ANNOTATION,
+};
 use karst_core::objects::Object;
 
 fn render(object: &Object) -> String {
@@ -21,7 +23,11 @@ fn render(object: &Object) -> String {
     let mut value = value.unwrap();
     for pod in value.pointer_mut("/spec/pods").and_then(|pods| pods.as_array_mut()).into_iter().flatten() {
         // No two certificates are the same.
-        pod["metadata"]["annotations"][CERTIFICATE_HASH_ANNOTATION] = "...".into();
+        for annotation in
+            [CERTIFICATE_HASH_ANNOTATION, CERTIFICATE_AUTHORITY_ANNOTATION, TRUSTED_AUTHORITIES_ANNOTATION]
+        {
+            pod["metadata"]["annotations"][annotation] = "...".into();
+        }
     }
     let mut text = serde_json::to_string_pretty(&value).unwrap();
     text.push('\n');

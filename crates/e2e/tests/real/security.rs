@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use karst_e2e::cluster::Cluster;
-use karst_e2e::credentials::Credentials;
+use karst_e2e::credentials::{Company, Credentials, entry};
 use karst_e2e::kafka_tools::Kcat;
+use karst_e2e::kubectl;
 use karst_e2e::manifests::{pool_with_claims, replicated};
 use karst_e2e::story::{Scene, story};
 use serde_json::json;
@@ -19,6 +20,56 @@ async fn clients_with_certificates_are_served_and_others_are_not() -> Result<()>
         with_certificate(&cluster, &credentials).await
     })
     .await
+}
+
+/// A company has one root, an authority below it for Kafka, and others. Nobody else under the root gets in.
+#[tokio::test]
+async fn only_the_authority_that_a_user_brings_is_trusted_and_not_the_root_above_it() -> Result<()> {
+    story("company", Duration::from_secs(420), async |scene| {
+        let root = Company::root()?;
+        let (nodes, clients, office) = (root.below("Nodes")?, root.below("Clients")?, root.below("Office")?);
+        bring(scene, "safe-cluster-ca", &nodes).await?;
+        bring(scene, "safe-clients-ca", &clients).await?;
+        let both = pool_with_claims("safe", "both", &["controller", "broker"], 3);
+        let mut kafka = replicated("safe");
+        kafka["spec"]["kafka"]["listeners"] = json!([
+            { "name": "plain", "port": 9092, "type": "internal", "tls": false },
+            { "name": "mutual", "port": 9094, "type": "internal", "tls": true, "authentication": { "type": "tls" } },
+        ]);
+        for authority in ["clusterCa", "clientsCa"] {
+            kafka["spec"][authority] = json!({ "generateCertificateAuthority": false });
+        }
+        scene.step("waiting until it is ready: nodes trust each other by an authority below a root");
+        let cluster = Cluster::create_ready(scene, &kafka, &[both]).await?;
+        for file in ["cluster-ca.crt", "clients-ca.crt"] {
+            let trusted = String::from_utf8(entry(scene, "safe-trustbundle", file).await?)?;
+            let count = trusted.matches("BEGIN CERTIFICATE").count();
+            ensure!(count == 1, "{file} has {count} certificates");
+        }
+        let credentials = Credentials::of(&cluster)?;
+        let kcat = Kcat::new(&address(&cluster, 9094).await?);
+        scene.step("connecting with a certificate of the clients' authority");
+        kcat.clone().with(&credentials.signed_by("alice", &clients).await?).round_trip("mutual", "record").await?;
+        scene.step("connecting with certificates of its siblings");
+        is_refused(kcat.clone().with(&credentials.signed_by("mallory", &office).await?)).await?;
+        is_refused(kcat.with(&credentials.signed_by("mallory", &nodes).await?)).await
+    })
+    .await
+}
+
+/// Creates the two Secrets of an authority as users do.
+async fn bring(scene: &Scene, secret: &str, authority: &Company) -> Result<()> {
+    let labels = json!({ "strimzi.io/kind": "Kafka", "strimzi.io/cluster": "safe" });
+    for (name, entry, text) in [
+        (format!("{secret}-cert"), "ca.crt", &authority.chain),
+        (secret.to_owned(), "ca.key", &authority.key),
+    ] {
+        let made = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "labels": labels }, "stringData": { entry: text },
+        });
+        kubectl::apply(&scene.namespace, &made.to_string()).await?;
+    }
+    Ok(())
 }
 
 async fn create(scene: &Scene) -> Result<Cluster<'_>> {

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::Secret;
-use karst_e2e::cluster::Cluster;
-use karst_e2e::credentials::Credentials;
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use karst_e2e::cluster::{Cluster, is_pod_ready};
+use karst_e2e::credentials::{Credentials, entry};
 use karst_e2e::kafka_tools::Kcat;
 use karst_e2e::load::under_load;
 use karst_e2e::manifests::{pool_with_claims, replicated};
@@ -57,11 +57,83 @@ async fn clients_come_and_go(cluster: &Cluster<'_>, stop: &CancellationToken) ->
     let credentials = Credentials::of(cluster)?;
     let mut served = 0;
     while !stop.is_cancelled() {
-        let options = credentials.signed("alice").await?;
+        // For a moment after they were deleted the Secrets are not there.
+        let Ok(options) = credentials.signed("alice").await else {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            continue;
+        };
         kcat.clone().with(&options).produce("mutual", &["record"]).await?;
         served += 1;
     }
     Ok(served)
+}
+
+/// Both Secrets of the nodes' authority are deleted by mistake. Its key is gone for good, and nobody may notice but by a restart of one
+/// node after the other.
+#[tokio::test]
+async fn deleted_secrets_of_the_authority_cost_nobody_anything() -> Result<()> {
+    story("authority-deleted", Duration::from_secs(1500), async |scene| {
+        let mut kafka = replicated("safe");
+        kafka["spec"]["kafka"]["listeners"] = json!([
+            { "name": "plain", "port": 9092, "type": "internal", "tls": false },
+            { "name": "mutual", "port": 9094, "type": "internal", "tls": true, "authentication": { "type": "tls" } },
+        ]);
+        let pools = [pool_with_claims("safe", "both", &["controller", "broker"], 3)];
+        let cluster = Cluster::create_ready(scene, &kafka, &pools).await?;
+        let bootstrap = cluster.bootstrap().await?;
+        under_load(scene, &bootstrap, async || {
+            let stop = CancellationToken::new();
+            let (served, watched, told) = tokio::join!(
+                clients_come_and_go(&cluster, &stop),
+                never_two_away(&cluster, &stop),
+                async {
+                    let told = delete_and_recover(&cluster).await;
+                    stop.cancel();
+                    told
+                }
+            );
+            told?;
+            watched?;
+            scene.step(format!("{} clients with certificates were served", served?));
+            Ok(())
+        })
+        .await
+    })
+    .await
+}
+
+/// At most one pod is away at any moment: the one that restarts.
+async fn never_two_away(cluster: &Cluster<'_>, stop: &CancellationToken) -> Result<()> {
+    while !stop.is_cancelled() {
+        let pods = cluster.scene.api::<Pod>().list(&cluster.listed()).await?;
+        let ready = pods.iter().filter(|pod| is_pod_ready(pod)).count();
+        ensure!(ready >= 2, "only {ready} pods are ready");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    Ok(())
+}
+
+async fn delete_and_recover(cluster: &Cluster<'_>) -> Result<()> {
+    let scene = cluster.scene;
+    let before = entry(scene, "safe-cluster-ca-cert", "ca.crt").await?;
+    let pods = cluster.pod_uids().await?;
+    scene.step("deleting both Secrets of the authority of nodes");
+    let secrets = ["safe-cluster-ca", "safe-cluster-ca-cert"];
+    let arguments = ["delete", "--namespace", &scene.namespace, "secret", secrets[0], secrets[1]];
+    kubectl::run(&arguments).await?;
+    let what = "a new authority beside the old one";
+    wait::until_one(scene.api::<Secret>(), secrets[1], what, Duration::from_secs(60), |secret| {
+        let data = secret?.data.as_ref()?;
+        data.keys().any(|entry| entry.starts_with("ca-")).then_some(())
+    })
+    .await?;
+    until_only(cluster, secrets[0], &["ca.key"]).await?;
+    until_only(cluster, secrets[1], &["ca.crt", "ca.p12", "ca.password"]).await?;
+    cluster.until_ready().await?;
+    ensure!(entry(scene, secrets[1], "ca.crt").await? != before, "the authority is the old one");
+    let now = cluster.pod_uids().await?;
+    ensure!(now.iter().all(|(name, uid)| pods.get(name) != Some(uid)), "a pod did not restart");
+    Ok(())
 }
 
 async fn renew_and_replace(cluster: &Cluster<'_>) -> Result<()> {

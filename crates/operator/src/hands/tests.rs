@@ -158,6 +158,7 @@ pub(crate) fn world() -> World {
             privileged_templates: false,
         }),
         now: Timestamp::UNIX_EPOCH,
+        api_server_time: None,
         entropy: Entropy([0; 32]),
     }
 }

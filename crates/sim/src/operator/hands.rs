@@ -69,7 +69,7 @@ impl Operator {
 
     /// Of several Secrets that belong together none is written after one that could not be.
     fn write_certificates(&mut self, sim: &mut Sim, world: &World, issue: &Issue) -> Called<()> {
-        let Some(made) = self.mint.make(issue) else {
+        let Some(made) = self.mint.make(issue, sim.api.lost_secrets) else {
             sim.fail(format!("could not be made: {issue}"));
             return Ok(());
         };

@@ -9,10 +9,10 @@ use karst_certs::{Kind as Authority, authority};
 use karst_core::ids::NodeId;
 use karst_core::names::{
     ALLOW_LOSS_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, MIGRATION_ANNOTATION,
-    NODE_POOLS_ANNOTATION, PAUSE_ANNOTATION, RESTORE_ANNOTATION, node_of_pod,
+    NODE_POOLS_ANNOTATION, PAUSE_ANNOTATION, RESTORE_ANNOTATION, node_of_pod, trust_secret,
 };
 
-use super::{CLUSTER, disks, disposable, kafka, pool};
+use super::{CLUSTER, authorities, disks, disposable, kafka, pool};
 use crate::data::RECORDS;
 use crate::kubernetes::Kind;
 use crate::sim::Sim;
@@ -71,6 +71,12 @@ pub enum Edit {
     Renew(Authority),
     /// Asks for a new key of an authority.
     Replace(Authority),
+    /// Somebody deletes Secrets of an authority.
+    Lose(Authority, Half),
+    /// Somebody writes another authority over one, in one of its Secrets or in both.
+    Overwrite(Authority, Half),
+    /// Somebody deletes the Secret of what nodes trust.
+    LoseTrust,
     /// Nothing, but time passes.
     Wait,
     /// All of these at once, as one file is applied.
@@ -97,6 +103,29 @@ pub enum Edit {
     FailDirectory(i32),
     /// All nodes have too little memory: as they are made now, they die whenever they start.
     Starve,
+}
+
+/// Which of the Secrets of an authority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Half {
+    /// That of its certificates.
+    Certificates,
+    /// That of its key.
+    Key,
+    /// Both.
+    Both,
+}
+
+impl Half {
+    /// Their names.
+    pub(super) fn secrets(self, kind: Authority) -> Vec<String> {
+        let (certificates, key) = (kind.cert_secret(CLUSTER), kind.key_secret(CLUSTER));
+        match self {
+            Self::Certificates => vec![certificates],
+            Self::Key => vec![key],
+            Self::Both => vec![key, certificates],
+        }
+    }
 }
 
 /// What a pool keeps its data on.
@@ -142,6 +171,9 @@ impl Edit {
             Self::Revert
                 | Self::Down(..)
                 | Self::Apply(_)
+                | Self::Lose(..)
+                | Self::Overwrite(..)
+                | Self::LoseTrust
                 | Self::Memory(_)
                 | Self::Mark(_)
                 | Self::DeleteClaim(_)
@@ -309,6 +341,11 @@ impl Edit {
                     sim.api.create_kafka(kafka);
                 }
             }
+            Self::Lose(kind, half) => {
+                half.secrets(*kind).iter().for_each(|name| sim.api.delete_secret(name));
+            }
+            Self::Overwrite(kind, half) => authorities::overwrite(sim, *kind, *half),
+            Self::LoseTrust => sim.api.delete_secret(&trust_secret(CLUSTER)),
             Self::Wait => {}
             of_kafka => {
                 if let Self::Restore(lost) = of_kafka {

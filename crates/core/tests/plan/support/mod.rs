@@ -95,6 +95,7 @@ pub(crate) fn world(yaml: &str) -> World {
             privileged_templates: false,
         }),
         now: Timestamp::from_second(1_700_000_000).unwrap(),
+        api_server_time: None,
         entropy: Entropy([1; 32]),
     }
 }

@@ -1,0 +1,121 @@
+//! Restarts of pods whose certificates end soon, though their resources cannot be carried out: a spec or a pool that is not valid
+//! holds every change, and must not hold this.
+//!
+//! Of these nodes nothing is known but what runs. Their pod sets make their pods again as they were. One restarts at a time, and
+//! only when nobody misses it; nothing is done for any other reason.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::certificates::{self, Stale};
+use crate::cluster::Cluster;
+use crate::health;
+use crate::ids::NodeId;
+use crate::names::{POD_NAME_LABEL, STORAGE_ANNOTATION, node_of_pod};
+use crate::notice::Notice;
+use crate::rolling::{Cause, Restart, Roll};
+use crate::safety::{self, Disks, Judge, Stop};
+use crate::world::{Answer, ClaimView, PodView, World};
+
+/// How soon to look again at what keeps a pod from its restart: Kafka does not tell.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A pod whose certificate ends soon.
+struct Ending<'a> {
+    node: NodeId,
+    pod: &'a PodView,
+    stale: Stale,
+}
+
+/// Decides which pod restarts now, of those that are no node of a cluster that is carried out.
+pub(crate) fn next(world: &World, cluster: Option<&Cluster>) -> Roll {
+    let carried_out: BTreeSet<String> =
+        cluster.iter().flat_map(|cluster| cluster.nodes().map(|node| cluster.pod_name(node))).collect();
+    let mut ending: Vec<_> = world
+        .pods
+        .values()
+        .filter(|pod| !carried_out.contains(&pod.meta.name) && keeps_its_disks(world, pod))
+        .filter_map(|pod| {
+            let node = node_of_pod(&pod.meta.name)?;
+            Some(Ending { node, pod, stale: certificates::ends_soon(world, pod)? })
+        })
+        .collect();
+    if ending.is_empty() {
+        return Roll::default();
+    }
+    let brokers: BTreeSet<NodeId> =
+        ending.iter().filter(|one| one.pod.runs_broker()).map(|one| one.node).collect();
+    let partitions = world.answers.partitions_of(&brokers);
+    let roll = Roll {
+        asks_quorum: !world.answers.quorum.was_asked(),
+        partitions_of: if partitions.was_asked() { BTreeSet::new() } else { brokers.clone() },
+        launchers: safety::launcher_hosts(world, brokers.iter().copied()),
+        ..Roll::default()
+    };
+    if roll.asks() {
+        return roll;
+    }
+    let leader = world.answers.quorum.known().map(|quorum| quorum.leader);
+    ending.sort_by_key(|one| (one.pod.ready, leader == Some(one.node), one.node));
+    let judge = Judge::new(world, &partitions);
+    let mut roll = Roll { look_again: Some(LOOK_AGAIN), ..Roll::default() };
+    for one in &ending {
+        let Some(why) = held_by_voters(world, one).or_else(|| held_by_partitions(world, &judge, one)) else {
+            return Roll { restarts: vec![restart(world, one)], ..Roll::default() };
+        };
+        let what = format!("pod {} has to restart and cannot yet: {}; {why}", one.pod.meta.name, one.stale);
+        roll.notices.push(Notice::CertificateEnds { secret: one.pod.meta.name.clone(), what });
+    }
+    roll
+}
+
+fn claims<'a>(world: &'a World, pod: &'a PodView) -> impl Iterator<Item = &'a Arc<ClaimView>> {
+    let of_pod = |claim: &&Arc<ClaimView>| claim.meta.labels.get(POD_NAME_LABEL) == Some(&pod.meta.name);
+    world.claims.values().filter(of_pod)
+}
+
+/// Is the pod made again on the disks that it has?
+fn keeps_its_disks(world: &World, pod: &PodView) -> bool {
+    let set = world.pod_sets.values().find(|set| set.pods.contains_key(&pod.meta.name));
+    let storage = set.and_then(|set| set.meta.annotations.get(STORAGE_ANNOTATION));
+    let is_kept = storage.is_some_and(|storage| !storage.contains("ephemeral"));
+    let mut claims = claims(world, pod).peekable();
+    is_kept && !pod.meta.deleting && claims.peek().is_some() && claims.all(|claim| !claim.meta.deleting)
+}
+
+fn held_by_voters(world: &World, one: &Ending<'_>) -> Option<String> {
+    let quorum = match &world.answers.quorum {
+        Answer::Known(quorum) => quorum,
+        silent => return Some(format!("the quorum does not answer ({})", silent.silence())),
+    };
+    if !quorum.has_voter(one.node) {
+        return None;
+    }
+    let voters = quorum.voters.len();
+    let needed = health::majority(voters).min(voters.saturating_sub(1));
+    let others = health::caught_up_without(world, quorum, one.node);
+    (others.len() < needed).then(|| {
+        let others = if others.is_empty() { "none".to_owned() } else { health::list(&others) };
+        format!("{needed} of {voters} voters must be left that are up and caught up, and these are: {others}")
+    })
+}
+
+fn held_by_partitions(world: &World, judge: &Judge<'_>, one: &Ending<'_>) -> Option<String> {
+    let stop = Stop::from([(one.node, Disks::Stay)]);
+    let service = one.pod.runs_broker().then(|| safety::service(world, one.node, one.pod))?;
+    judge.obstacle(one.node, &service, &stop).map(|obstacle| obstacle.to_string())
+}
+
+fn restart(world: &World, one: &Ending<'_>) -> Restart {
+    let keeps = claims(world, one.pod).map(|claim| (claim.meta.name.clone(), claim.meta.uid.clone()));
+    Restart {
+        node: one.node,
+        pod: one.pod.meta.name.clone(),
+        uid: one.pod.meta.uid.clone(),
+        causes: vec![Cause::Certificates(one.stale.clone())],
+        claims: Vec::new(),
+        keeps: keeps.collect(),
+        exposed: None,
+    }
+}

@@ -1,0 +1,135 @@
+//! Certificates end on their day: what restarts for their sake waits for nothing but what would be lost by it.
+
+use super::*;
+use karst_core::plan::Plan;
+
+/// Day 361: the certificates that the pods started with end in some days at most, and new ones are there.
+fn late(mut life: Life) -> Life {
+    assert_eq!(life.pass(days(336)), []);
+    life.world.now += days(25);
+    life
+}
+
+/// What a pass comes to when Kafka was asked all it had to be.
+fn decided(life: &mut Life) -> Plan {
+    life.world.answers = Answers::default();
+    for _ in 0..8 {
+        let plan = plan(&life.world).unwrap();
+        if plan.questions.is_empty() {
+            return plan;
+        }
+        life.kafka.answer(&mut life.world, &[], &plan.questions);
+    }
+    panic!("it never stops asking");
+}
+
+fn ends_soon(restart: &Restart) -> bool {
+    restart.causes.iter().any(|cause| matches!(cause, Cause::Certificates(Stale::EndsSoon(_))))
+}
+
+fn begun() -> Life {
+    let mut life = Life::begin(quickstart());
+    life.restarts.clear();
+    life
+}
+
+#[test]
+fn a_node_that_is_away_and_needs_no_restart_holds_nobody_whose_certificate_ends() {
+    let mut life = begun();
+    life.pass(days(336));
+    edit_pod(&mut life.world, "my-cluster-brokers-2", |pod| {
+        pod.meta.annotations.insert(MANUAL_ROLL_ANNOTATION.into(), "true".into());
+    });
+    assert_eq!(life.pass(days(1)).len(), 1);
+    life.world.now += days(24);
+    edit_pod(&mut life.world, "my-cluster-brokers-2", |pod| pod.ready = false);
+    let restarts = decided(&mut life).restarts;
+    assert!(restarts.len() == 1 && ends_soon(&restarts[0]), "{restarts:?}");
+    assert!(restarts[0].cannot_wait());
+}
+
+#[test]
+fn controllers_that_cannot_restart_hold_no_broker_whose_certificate_ends() {
+    let mut life = late(begun());
+    let plan = decided(&mut life);
+    assert!(plan.restarts[0].pod.contains("controllers"), "{:?}", plan.restarts);
+    life.world.answers.quorum = Answer::Silent("no leader".into());
+    let plan = plan_again(&mut life);
+    assert!(plan.restarts.len() == 1 && plan.restarts[0].pod.contains("brokers"), "{:?}", plan.restarts);
+}
+
+/// With what was answered already.
+fn plan_again(life: &mut Life) -> Plan {
+    for _ in 0..8 {
+        let plan = plan(&life.world).unwrap();
+        if plan.questions.is_empty() {
+            return plan;
+        }
+        let quorum = life.world.answers.quorum.clone();
+        life.kafka.answer(&mut life.world, &[], &plan.questions);
+        life.world.answers.quorum = quorum;
+    }
+    panic!("it never stops asking");
+}
+
+#[test]
+fn a_pod_that_cannot_restart_though_its_certificate_ends_is_told() {
+    let mut life = late(begun());
+    for pod in ["my-cluster-controllers-4", "my-cluster-controllers-5"] {
+        edit_pod(&mut life.world, pod, |pod| pod.ready = false);
+    }
+    for pod in ["my-cluster-brokers-0", "my-cluster-brokers-1", "my-cluster-brokers-2"] {
+        edit_pod(&mut life.world, pod, |pod| {
+            pod.meta.annotations.insert("karst.io/certificate-end".into(), "2099-01-01T00:00:00Z".into());
+        });
+    }
+    decided(&mut life);
+    life.world.answers.quorum = Answer::Silent("no leader".into());
+    let plan = plan_again(&mut life);
+    assert_eq!(plan.restarts, []);
+    let told = plan.notices.iter().find(|notice| notice.reason() == "CertificateEnds").expect("a warning");
+    assert!(told.to_string().contains("has to restart and cannot yet"), "{told}");
+}
+
+/// One after the other, until none is left.
+fn all_restart(life: &mut Life) {
+    let mut restarted = Vec::new();
+    for _ in 0..12 {
+        let plan = decided(life);
+        assert!(plan.restarts.len() <= 1, "{:?}", plan.restarts);
+        assert!(plan.restarts.iter().all(ends_soon), "{:?}", plan.restarts);
+        restarted.extend(plan.restarts.iter().map(|restart| restart.pod.clone()));
+        pass(&mut life.world, &mut life.kafka);
+        run_pods(&mut life.world, true);
+    }
+    restarted.sort();
+    restarted.dedup();
+    assert_eq!(restarted.len(), 6, "{restarted:?}");
+    assert_eq!(decided(life).restarts, []);
+}
+
+#[test]
+fn a_spec_that_is_not_valid_holds_no_pod_whose_certificate_ends() {
+    let mut life = late(begun());
+    edit_kafka(&mut life.world, |kafka| kafka.spec.kafka.version = Some("0.8".into()));
+    assert!(matches!(decided(&mut life).progress, Some(Progress::Refused(_))));
+    all_restart(&mut life);
+}
+
+#[test]
+fn a_pool_that_is_not_valid_holds_no_pod_whose_certificate_ends() {
+    let mut life = late(begun());
+    edit_pool(&mut life.world, "brokers", |pool| pool.spec.roles.clear());
+    all_restart(&mut life);
+}
+
+#[test]
+fn without_a_word_of_the_quorum_nobody_restarts_in_a_cluster_that_is_not_valid() {
+    let mut life = late(begun());
+    edit_kafka(&mut life.world, |kafka| kafka.spec.kafka.version = Some("0.8".into()));
+    decided(&mut life);
+    life.world.answers.quorum = Answer::Silent("no leader".into());
+    let plan = plan_again(&mut life);
+    assert_eq!(plan.restarts, []);
+    assert!(plan.notices.iter().any(|notice| notice.to_string().contains("the quorum does not answer")));
+}
