@@ -57,6 +57,18 @@ fn why(
     why_reissue(existing, request, &authority.issuer(now, nodes).unwrap(), now)
 }
 
+/// Seen: 5,000,000 renewal days were a panic in every pass, of all clusters.
+#[test]
+fn more_renewal_days_than_time_has_mean_half_of_its_life() {
+    for renewal_days in [5_000_000, u32::MAX] {
+        let settings = Settings { renewal_days, ..Settings::default() };
+        let mut store = created(&settings);
+        assert_eq!(step(&mut store, &settings, day(182), ALL), Decision::Keep);
+        let decision = step(&mut store, &settings, day(183), ALL);
+        assert!(matches!(decision, Decision::Renew(Cause::Expiry(_))), "{decision}");
+    }
+}
+
 #[test]
 fn a_new_authority_looks_like_strimzis() {
     let store = created(&Settings::default());

@@ -6,6 +6,11 @@ use std::str::FromStr;
 
 use crate::ids::NodeId;
 
+/// The most numbers and ranges of a list. Each range is gone through for every new node.
+const LONGEST: usize = 1000;
+/// How much of a list is repeated when it cannot be read.
+const REPEATED: usize = 200;
+
 /// Ids in the order in which they are to be used. Ranges stay ranges, so that a huge one costs nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IdList(Vec<(i32, i32)>);
@@ -49,7 +54,7 @@ impl FromStr for IdList {
     type Err = InvalidIdList;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let fail = |why: String| InvalidIdList { text: text.to_owned(), why };
+        let fail = |why: String| InvalidIdList { text: text.chars().take(REPEATED).collect(), why };
         let trimmed = text.trim();
         if trimmed.is_empty() {
             return Ok(Self::default());
@@ -60,6 +65,10 @@ impl FromStr for IdList {
             .ok_or_else(|| fail("the brackets are missing".to_owned()))?;
         if inner.trim().is_empty() {
             return Ok(Self::default());
+        }
+        let entries = inner.split(',').count();
+        if entries > LONGEST {
+            return Err(fail(format!("it has {entries} entries, and {LONGEST} are possible")));
         }
         inner.split(',').map(|part| range(part.trim())).collect::<Result<_, _>>().map(Self).map_err(fail)
     }
@@ -115,6 +124,14 @@ mod tests {
         let list: IdList = "[0-2147483647]".parse().unwrap();
         assert_eq!(list.iter(4).last(), Some(NodeId(3)));
         assert!(list.contains(NodeId(i32::MAX)));
+    }
+
+    #[test]
+    fn a_list_without_an_end_is_refused_in_few_words() {
+        let list = |ranges: usize| format!("[{}]", vec!["0-2147483647"; ranges].join(","));
+        assert!(list(1000).parse::<IdList>().is_ok());
+        let error = list(1001).parse::<IdList>().unwrap_err().to_string();
+        assert!(error.contains("it has 1001 entries, and 1000 are possible") && error.len() < 400, "{error}");
     }
 
     #[test]

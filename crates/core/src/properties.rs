@@ -1,26 +1,32 @@
 //! Writing Java `.properties` so that no key or value can become another line.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Settings in the order they are written. A key stands once: the last value wins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Properties {
     entries: Vec<(String, String)>,
+    /// Where each key stands: users may write very many.
+    places: BTreeMap<String, usize>,
 }
 
 impl Properties {
     /// Sets a key.
     pub fn set(&mut self, key: impl Into<String>, value: impl Into<String>) {
         let (key, value) = (key.into(), value.into());
-        match self.entries.iter_mut().find(|(known, _)| *known == key) {
+        match self.places.get(&key).and_then(|place| self.entries.get_mut(*place)) {
             Some(entry) => entry.1 = value,
-            None => self.entries.push((key, value)),
+            None => {
+                self.places.insert(key.clone(), self.entries.len());
+                self.entries.push((key, value));
+            }
         }
     }
 
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.entries.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+        self.entries.get(*self.places.get(key)?).map(|(_, value)| value.as_str())
     }
 
     /// The keys and values, in order.
@@ -74,6 +80,16 @@ fn escape(out: &mut String, text: &str, is_key: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// It would take minutes if each key were looked for among all others.
+    #[test]
+    fn very_many_keys_are_no_more_work_each() {
+        let mut properties = Properties::default();
+        for value in ["1", "2"] {
+            (0..200_000).for_each(|key| properties.set(format!("key.{key}"), value));
+        }
+        assert_eq!((properties.iter().count(), properties.get("key.199999")), (200_000, Some("2")));
+    }
 
     #[test]
     fn a_value_cannot_start_another_line() {

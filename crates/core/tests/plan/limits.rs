@@ -155,6 +155,7 @@ fn schema_and_reader_have_the_same_bounds() {
 fn a_refused_pool_of_controllers_changes_nothing_for_brokers() {
     let of_3_9 = include_str!("../../../../deploy/examples/kafka-3.9.yaml");
     for mut world in [quickstart(), world(of_3_9)] {
+        copy_pool(&mut world, "more", 2);
         converge(&mut world);
         for pool in ["controllers", "brokers"] {
             let mut world = world.clone();
