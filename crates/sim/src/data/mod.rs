@@ -201,6 +201,11 @@ impl Data {
         }
     }
 
+    /// Did the operator stop a copy of the partition since then?
+    pub fn stopped_since(&self, partition: &Partition, then: u64) -> bool {
+        partition.stopped.values().any(|at| *at >= then)
+    }
+
     /// Other copies of the partition that the operator stopped, and that are not back in sync.
     pub fn stopped_besides(&self, partition: &Partition, node: NodeId) -> BTreeSet<NodeId> {
         let is_back = |other: NodeId, at: u64| {
