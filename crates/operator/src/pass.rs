@@ -184,7 +184,8 @@ impl Passes {
         };
         let silences = self.silences.questions(world, insistence);
         let questions = &plan.questions;
-        let kafka = ask::ask(&self.clients, &self.terms, world, questions, &silences, &mut asking.answers);
+        let answers = &mut asking.answers;
+        let kafka = Box::pin(ask::ask(&self.clients, &self.terms, world, questions, &silences, answers));
         let all = async { futures::join!(self.hands.racks(&questions.machines), kafka) };
         let (machines, ()) = place.aside(room, all).await;
         asking.answers.machines.extend(machines);
@@ -641,7 +642,7 @@ impl Job for Passes {
                 self.tell(key, &*kafka, old, &patch, true).await;
             }
             Err(failure) => {
-                tracing::warn!(cluster = %key, %failure, "could not say that something went wrong")
+                tracing::warn!(cluster = %key, %failure, "could not say that something went wrong");
             }
         }
     }
@@ -692,3 +693,6 @@ fn entropy() -> Option<Entropy> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -230,6 +230,6 @@ mod tests {
         assert!(matches!(room, Room::Free(_)));
         place.aside(room, std::future::ready(())).await;
         drop(place);
-        assert_eq!(futures::FutureExt::now_or_never(places.one()).is_some(), true);
+        assert!(futures::FutureExt::now_or_never(places.one()).is_some());
     }
 }

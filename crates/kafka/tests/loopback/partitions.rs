@@ -13,7 +13,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::{Decodable as _, StrBytes};
 use karst_kafka::{Admin, Api, Bootstrap, DescribedTopic, Error, ErrorCode, NodeId, TopicSelection};
 
-use crate::node::{Node, PATIENT, Question, Reply, api, brokers, cluster, config};
+use crate::node::{Node, Question, Reply, api, brokers, cluster, config};
 
 /// How many partitions the node puts into one answer.
 const LIMIT: usize = 3;

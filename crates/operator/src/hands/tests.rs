@@ -66,6 +66,9 @@ impl Server {
                 new["metadata"][part][key] = value;
             }
         }
+        if body.get("status").is_some() {
+            new["status"] = body["status"].clone();
+        }
         new["metadata"]["resourceVersion"] = json!("8");
         objects.insert(at, new.clone());
         (StatusCode::OK, new)
@@ -92,6 +95,12 @@ impl Server {
             leadership: Arc::new(Leadership::always()),
             heartbeats: Arc::default(),
         }
+    }
+
+    /// What was written, by its path.
+    pub(crate) fn bodies(&self) -> Vec<(String, Value)> {
+        let written = self.written.lock().unwrap();
+        written.iter().map(|(_, path, body)| (path.clone(), body.clone())).collect()
     }
 
     pub(crate) fn written(&self) -> Vec<String> {
