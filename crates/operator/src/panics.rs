@@ -164,7 +164,8 @@ mod tests {
     #[test]
     fn what_is_contained_inside_of_what_is_contained_leaves_the_rest_contained() {
         let outer = contain(|| {
-            assert!(contain::<()>(|| panic!("inner")).is_err());
+            let inner: Result<(), _> = contain(|| panic!("inner"));
+            assert!(inner.is_err());
             CONTAINED.get()
         });
         assert_eq!(outer, Ok(true));

@@ -204,7 +204,8 @@ impl Passes {
         };
         let silences = self.silences.questions(world, insistence);
         let questions = &plan.questions;
-        let kafka = ask::ask(&self.clients, &self.terms, world, questions, &silences, &mut asking.answers);
+        let answers = &mut asking.answers;
+        let kafka = Box::pin(ask::ask(&self.clients, &self.terms, world, questions, &silences, answers));
         let all = async { futures::join!(self.hands.racks(&questions.machines), kafka) };
         let (machines, ()) = place.aside(room, Box::pin(all)).await;
         asking.answers.machines.extend(machines);
@@ -771,22 +772,4 @@ fn entropy() -> Option<Entropy> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn where_a_pod_of_somebody_else_was_met_none_is_made_for_a_while() {
-        let now = Timestamp::UNIX_EPOCH;
-        let until = now.checked_add(Duration::from_secs(40)).unwrap_or(now);
-        let met =
-            BTreeMap::from([(stranger("a-0"), Stranger { owner: "StatefulSet 'db'".to_owned(), until })]);
-        let create = |name: &str| PodAction::Create { name: name.to_owned(), pod: Arc::from("{}") };
-        let remove = PodAction::Remove { name: "a-0".to_owned(), uid: "u".to_owned() };
-        let mut actions = vec![create("a-0"), create("a-1"), remove.clone()];
-        assert_eq!(wait_for_strangers(&mut actions, &met, now), Some(Duration::from_secs(40)));
-        assert_eq!(actions, [create("a-1"), remove]);
-        let mut actions = vec![create("a-0")];
-        assert_eq!(wait_for_strangers(&mut actions, &met, until), None);
-        assert_eq!(actions, [create("a-0")], "then it is tried again");
-    }
-}
+mod tests;

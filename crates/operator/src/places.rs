@@ -32,7 +32,7 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) enum Room {
     /// It has a place to wait.
-    Free(#[allow(dead_code, reason = "held until the question is answered")] Option<OwnedSemaphorePermit>),
+    Free(#[allow(dead_code, reason = "it is held, and not read")] Option<OwnedSemaphorePermit>),
     /// As many are being asked as may be: what it did not answer before it will not answer now.
     Full,
 }

@@ -116,7 +116,7 @@ impl Unfinished {
     }
 
     /// For how long it has been waiting, if that is to be said now.
-    fn say_now(&mut self) -> Option<Duration> {
+    fn reminder(&mut self) -> Option<Duration> {
         let now = Instant::now();
         if now < self.to_say {
             return None;
@@ -245,7 +245,7 @@ impl Queue {
             Some((first, why)) => {
                 let unfinished = state.unfinished.entry(work.clone()).or_insert_with(Unfinished::new);
                 let pause = unfinished.next_pause(first);
-                if let Some(waiting) = unfinished.say_now() {
+                if let Some(waiting) = unfinished.reminder() {
                     let (cluster, seconds) = (work.cluster(), waiting.as_secs());
                     tracing::warn!(%cluster, seconds, "still waiting, tried again every {} s: {why}", pause.as_secs());
                 }
@@ -329,7 +329,7 @@ mod tests {
         let mut unfinished = Unfinished::new();
         let mut said = Vec::new();
         for second in 0..1300 {
-            said.extend(unfinished.say_now().map(|_| second));
+            said.extend(unfinished.reminder().map(|_| second));
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         assert_eq!(said, [60, 660, 1260]);

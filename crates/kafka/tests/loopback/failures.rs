@@ -186,6 +186,23 @@ async fn a_kept_connection_is_used_again() {
 }
 
 #[tokio::test]
+async fn a_connection_that_nobody_uses_is_closed_and_opened_again_when_it_is_needed() {
+    let (node, other) = (Node::start(good).await, Node::start(good).await);
+    let (admin, used) = (brokers([&node.endpoint]), brokers([&other.endpoint]));
+    admin.describe_cluster().await.unwrap();
+    let since = Instant::now();
+    used.describe_cluster().await.unwrap();
+    for admin in [&admin, &used] {
+        admin.close_idle(since.into());
+    }
+    assert_eq!((admin.connections().len(), used.connections().len()), (0, 1));
+    for admin in [&admin, &used] {
+        admin.describe_cluster().await.unwrap();
+    }
+    assert_eq!((node.connections(), other.connections()), (2, 1));
+}
+
+#[tokio::test]
 async fn a_restarted_node_is_found_again_without_an_error() {
     let node = Node::start(good).await;
     let admin = brokers([&node.endpoint]);

@@ -70,6 +70,9 @@ impl Server {
                 new["metadata"][part][key] = value;
             }
         }
+        if body.get("status").is_some() {
+            new["status"] = body["status"].clone();
+        }
         new["metadata"]["resourceVersion"] = json!("8");
         objects.insert(at, new.clone());
         (StatusCode::OK, new)
@@ -101,6 +104,12 @@ impl Server {
 
     pub(crate) fn last_written(&self) -> Value {
         self.written.lock().unwrap().last().unwrap().2.clone()
+    }
+
+    /// What was written, by its path.
+    pub(crate) fn bodies(&self) -> Vec<(String, Value)> {
+        let written = self.written.lock().unwrap();
+        written.iter().map(|(_, path, body)| (path.clone(), body.clone())).collect()
     }
 
     pub(crate) fn written(&self) -> Vec<String> {

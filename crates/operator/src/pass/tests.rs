@@ -1,0 +1,111 @@
+//! A cluster whose decision panics, beside one whose does not.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use karst_core::world::Settings;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::hands::tests::{Server, world};
+use crate::lease::Leadership;
+use crate::metrics::Metrics;
+use crate::places::Places;
+use crate::queue::Queue;
+use crate::workers::Workers;
+
+const STATUS: &str = "/apis/kafka.strimzi.io/v1/namespaces/myproject/kafkas/broken/status";
+
+/// How often something was decided for the cluster that is not broken.
+static DECIDED: AtomicUsize = AtomicUsize::new(0);
+
+fn decide(world: &World) -> Result<Plan, serde_json::Error> {
+    assert_ne!(world.key.name, "broken", "a password");
+    DECIDED.fetch_add(1, Ordering::Relaxed);
+    Ok(Plan::default())
+}
+
+fn kafka(name: &str) -> Value {
+    json!({
+        "apiVersion": "kafka.strimzi.io/v1", "kind": "Kafka",
+        "metadata": {"name": name, "namespace": "myproject", "uid": format!("uid-{name}"), "resourceVersion": "7"},
+        "spec": {"kafka": {"listeners": []}}, "status": {"clusterId": "the-id"}
+    })
+}
+
+fn passes(server: &Server, settings: Arc<Settings>) -> Passes {
+    let hands = server.hands();
+    let (client, queue) = (hands.client.clone(), Arc::clone(&hands.queue));
+    for name in ["broken", "healthy"] {
+        let kafka: Kafka = serde_json::from_value(kafka(name)).unwrap();
+        hands.index.insert(kafka);
+    }
+    Passes {
+        decide,
+        hands,
+        events: Events::new(client.clone(), None, Arc::new(Leadership::always())),
+        config_maps: References::new(client.clone(), Arc::clone(&queue)),
+        named_secrets: References::new(client, queue),
+        clients: Arc::new(Clients::new(10)),
+        slots: Slots::default(),
+        silences: Silences::default(),
+        panics: Refusals::default(),
+        terms: Arc::default(),
+        troubles: Troubles::default(),
+        growths: Refusals::default(),
+        strangers: Refusals::default(),
+        refusals: Refusals::default(),
+        checked: Checked::default(),
+        doors: Refusals::default(),
+        settings,
+        sees_all: true,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_that_panics_is_told_in_the_status_of_its_cluster_and_all_others_go_on() {
+    let server = Server::with(STATUS, kafka("broken"));
+    let passes = passes(&server, Arc::clone(&world().settings));
+    let queue: Arc<Queue> = Arc::clone(&passes.hands.queue);
+    let key = |name: &str| ClusterKey { namespace: "myproject".to_owned(), name: name.to_owned() };
+    queue.push(["broken", "healthy"].map(|name| Work::Cluster(key(name))));
+    let workers = Arc::new(Workers {
+        job: passes,
+        queue,
+        metrics: Arc::new(Metrics::new()),
+        heartbeats: Arc::default(),
+        places: Places::new(1),
+        resync: Duration::from_secs(600),
+    });
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(Arc::clone(&workers).run(stop.clone()));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    stop.cancel();
+    running.await.unwrap().unwrap();
+
+    assert_eq!(DECIDED.load(Ordering::Relaxed), 1);
+    assert!(workers.metrics.panics(&Work::Cluster(key("broken"))) > 3, "it was tried again");
+    let statuses: Vec<_> = server.bodies().into_iter().filter(|(path, _)| path == STATUS).collect();
+    let [(_, patch)] = &statuses[..] else { panic!("it is told once: {statuses:?}") };
+    let conditions = patch["status"]["conditions"].as_array().unwrap();
+    let types: Vec<_> = conditions.iter().map(|one| (&one["type"], &one["reason"])).collect();
+    let reason = json!("InternalError");
+    assert_eq!(types, [(&json!("Ready"), &reason), (&json!("NotReady"), &reason)]);
+    assert_eq!(patch["status"].as_object().unwrap().len(), 1, "no fact is touched: {patch}");
+    assert!(!patch.to_string().contains("password"), "what a panic says stays in the log: {patch}");
+}
+
+#[test]
+fn where_a_pod_of_somebody_else_was_met_none_is_made_for_a_while() {
+    let now = Timestamp::UNIX_EPOCH;
+    let until = now.checked_add(Duration::from_secs(40)).unwrap_or(now);
+    let met = BTreeMap::from([(stranger("a-0"), Stranger { owner: "StatefulSet 'db'".to_owned(), until })]);
+    let create = |name: &str| PodAction::Create { name: name.to_owned(), pod: Arc::from("{}") };
+    let remove = PodAction::Remove { name: "a-0".to_owned(), uid: "u".to_owned() };
+    let mut actions = vec![create("a-0"), create("a-1"), remove.clone()];
+    assert_eq!(wait_for_strangers(&mut actions, &met, now), Some(Duration::from_secs(40)));
+    assert_eq!(actions, [create("a-1"), remove]);
+    let mut actions = vec![create("a-0")];
+    assert_eq!(wait_for_strangers(&mut actions, &met, until), None);
+    assert_eq!(actions, [create("a-0")], "then it is tried again");
+}
