@@ -38,9 +38,11 @@ fn passes(server: &Server, settings: Arc<Settings>) -> Passes {
     let (client, queue) = (hands.client.clone(), Arc::clone(&hands.queue));
     for name in ["broken", "healthy"] {
         let kafka: Kafka = serde_json::from_value(kafka(name)).unwrap();
-        hands.index.insert(kafka);
+        hands.learn(kafka);
     }
     Passes {
+        rendered: RenderedSets::default(),
+        unreadable: LeftAlone::default(),
         decide,
         hands,
         events: Events::new(client.clone(), None, Arc::new(Leadership::always())),
