@@ -492,3 +492,15 @@ fn no_voter_restarts_while_a_wanted_one_is_missing_and_one_that_does_not_vote_ma
     let pods: Vec<&str> = plan.restarts.iter().map(|restart| restart.pod.as_str()).collect();
     assert_eq!(pods, ["my-cluster-controllers-5"]);
 }
+
+/// Kafka that hangs and launchers that are silent take seconds each: together no longer than one of them.
+#[test]
+fn launchers_of_late_brokers_are_asked_together_with_kafka() {
+    let mut world = converged();
+    let since = Timestamp::from_second(world.now.as_second() - 3600).unwrap();
+    edit_pod(&mut world, "my-cluster-brokers-1", |pod| (pod.ready, pod.since) = (false, Some(since)));
+    world.answers = Answers::default();
+    let questions = plan(&world).unwrap().questions;
+    assert!(!questions.quorum.is_empty() && questions.registered);
+    assert_eq!(questions.launchers.keys().collect::<Vec<_>>(), [&NodeId(1)]);
+}

@@ -94,3 +94,12 @@ async fn a_decision_that_panics_is_told_in_the_status_of_its_cluster_and_all_oth
     assert_eq!(patch["status"].as_object().unwrap().len(), 1, "no fact is touched: {patch}");
     assert!(!patch.to_string().contains("password"), "what a panic says stays in the log: {patch}");
 }
+
+#[test]
+fn before_a_restart_everybody_is_asked_once_more_if_somebody_was_not_asked() {
+    let mut asking = Asking::default();
+    assert!(!asking.insist(), "everybody was asked");
+    asking.from_memory = true;
+    assert!(asking.insist() && asking.insists);
+    assert!(!asking.insist(), "once is enough");
+}
