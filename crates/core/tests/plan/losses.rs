@@ -574,3 +574,15 @@ fn who_joins_does_so_with_the_pod_that_was_seen() {
     assert!(!pod(&|pod| pod.meta.uid = "another one".into()));
     assert!(!world.still_has_pod_of(NodeId(3), []));
 }
+
+/// Kafka that hangs and launchers that are silent take seconds each: together no longer than one of them.
+#[test]
+fn launchers_of_late_brokers_are_asked_together_with_kafka() {
+    let mut world = converged();
+    let since = Timestamp::from_second(world.now.as_second() - 3600).unwrap();
+    edit_pod(&mut world, "my-cluster-brokers-1", |pod| (pod.ready, pod.since) = (false, Some(since)));
+    world.answers = Answers::default();
+    let questions = plan(&world).unwrap().questions;
+    assert!(!questions.quorum.is_empty() && questions.registered);
+    assert_eq!(questions.launchers.keys().collect::<Vec<_>>(), [&NodeId(1)]);
+}

@@ -183,7 +183,7 @@ mod tests {
         // The oldest was ended, without an answer.
         let mut nothing = [0; 1];
         assert_eq!(idle[0].read(&mut nothing).await.unwrap_or(0), 0);
-        assert!(began.elapsed() < HEAD, "it was not ended before its time: {:?}", began.elapsed());
+        assert!(began.elapsed() < HEAD / 2, "it was not ended before its time: {:?}", began.elapsed());
     }
 
     #[tokio::test]

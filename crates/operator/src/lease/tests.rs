@@ -182,38 +182,53 @@ async fn an_answer_that_is_lost_does_not_cost_the_lease() {
 /// The rule: what one began has ended before the other begins. Whatever happens in between.
 #[tokio::test(start_paused = true)]
 async fn every_call_of_a_leader_ends_before_another_leads() {
-    for gone_after in 0..20 {
-        let server = Server::default();
-        let (mut first, leadership) = won(&server).await;
-        let (mut second, taken) = (server.election("b"), Leadership::none());
-        let began = Instant::now();
-        let last_call_ends = async {
-            let mut last = Duration::ZERO;
-            for _ in 0..600 {
-                if let Some(time) = leadership.time_for(DEADLINE) {
-                    last = began.elapsed() + time;
-                }
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-            last
-        };
-        let loses = async {
-            let keeps = keep(&mut first, &leadership, Duration::from_secs(100));
-            let result = tokio::time::timeout(Duration::from_secs(gone_after), keeps).await;
-            assert!(result.is_err());
-            // The process froze, or its network is gone.
-        };
-        let wins = async {
-            second.win(&taken).await;
-            began.elapsed()
-        };
-        let (last, (), won) = tokio::join!(last_call_ends, loses, wins);
-        assert!(
-            last < won,
-            "gone after {gone_after} s: a call may last until {last:?}, and another leads at {won:?}"
-        );
-        assert!(won < Duration::from_secs(gone_after + 36), "nobody leads until {won:?}");
+    let strimzi = LeaseSettings {
+        duration: Duration::from_secs(15),
+        renew_deadline: Duration::from_secs(10),
+        ..LeaseSettings::default()
+    };
+    for settings in [LeaseSettings::default(), strimzi] {
+        for gone_after in 0..20 {
+            check_the_calls_of_a_leader_that_is_gone_after(Duration::from_secs(gone_after), &settings).await;
+        }
     }
+}
+
+async fn check_the_calls_of_a_leader_that_is_gone_after(gone_after: Duration, settings: &LeaseSettings) {
+    let (server, leadership) = (Server::default(), Leadership::none());
+    let (mut first, mut second) = (server.election("a"), server.election("b"));
+    for election in [&mut first, &mut second] {
+        election.settings =
+            LeaseSettings { identity: election.settings.identity.clone(), ..settings.clone() };
+    }
+    first.win(&leadership).await;
+    let began = Instant::now();
+    let last_call_ends = async {
+        let mut last = Duration::ZERO;
+        for _ in 0..600 {
+            if let Some(time) = leadership.time_for(DEADLINE) {
+                last = began.elapsed() + time;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        last
+    };
+    // The process froze, or its network is gone.
+    let loses = async {
+        let keeps = keep(&mut first, &leadership, Duration::from_secs(100));
+        assert!(tokio::time::timeout(gone_after, keeps).await.is_err());
+    };
+    let taken = Leadership::none();
+    let wins = async {
+        second.win(&taken).await;
+        began.elapsed()
+    };
+    let (last, (), won) = tokio::join!(last_call_ends, loses, wins);
+    assert!(
+        last < won,
+        "gone after {gone_after:?}: a call may last until {last:?}, another leads at {won:?}"
+    );
+    assert!(won <= gone_after + settings.duration + settings.look_period(), "nobody leads until {won:?}");
 }
 
 #[tokio::test(start_paused = true)]

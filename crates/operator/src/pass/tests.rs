@@ -111,3 +111,12 @@ fn where_a_pod_of_somebody_else_was_met_none_is_made_for_a_while() {
     assert_eq!(wait_for_strangers(&mut actions, &met, until), None);
     assert_eq!(actions, [create("a-0")], "then it is tried again");
 }
+
+#[test]
+fn before_a_restart_everybody_is_asked_once_more_if_somebody_was_not_asked() {
+    let mut asking = Asking::default();
+    assert!(!asking.insist(), "everybody was asked");
+    asking.from_memory = true;
+    assert!(asking.insist() && asking.insists);
+    assert!(!asking.insist(), "once is enough");
+}
