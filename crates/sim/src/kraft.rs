@@ -258,6 +258,8 @@ pub struct Quorum {
     pub lost: Vec<DirectoryId>,
     /// Nodes that reach no controller, and until when.
     cut_off: BTreeMap<NodeId, u64>,
+    /// Nodes that reach the controllers again, and since when.
+    reconnected: BTreeMap<NodeId, u64>,
 }
 
 /// The level that the version of all stories is formatted with.
@@ -284,6 +286,7 @@ impl Default for Quorum {
             ended: Vec::new(),
             lost: Vec::new(),
             cut_off: BTreeMap::new(),
+            reconnected: BTreeMap::new(),
         }
     }
 }
@@ -408,7 +411,7 @@ impl Quorum {
     /// Time passes.
     pub fn step(&mut self, now: u64, dice: &mut Dice) {
         self.now = now;
-        self.cut_off.retain(|_, until| *until > now);
+        self.reconnect();
         self.resign();
         self.fetch(dice);
         self.commit();

@@ -17,7 +17,8 @@ use crate::sim::Sim;
 /// What befell a node so long ago the operator may not have heard of.
 const NEWS: u64 = 2_000;
 /// Of two operators, each may look at the pods and delete one so long after the other, in milliseconds. A lease keeps real ones from
-/// leading at once, and each asks it before every call; nothing else could tell the one what the other is about to do.
+/// leading at once, and each asks it before every call; nothing else could tell the one what the other is about to do. Nor can it tell
+/// that a broker, cut off from the controllers and therefore counted on by nobody, came back after Kafka was asked.
 const AT_ONCE: u64 = 500;
 /// A broker that began to read its logs anew so long ago is known to do so.
 const RECOVERY_IS_KNOWN: u64 = 2_000;
@@ -113,6 +114,10 @@ impl Sim {
             let mut own = self.api.pods().filter(|pod| node_of_pod(&pod.meta.name) == Some(node));
             own.any(|pod| pod.meta.deleting)
         };
+        // It was asked of Kafka a moment ago who serves, and this one did not.
+        if self.quorum.is_reconnected_since(node, self.now.saturating_sub(AT_ONCE)) {
+            return;
+        }
         let has_rival = self.faults.rival.is_some();
         let wrong = self.data.on(node).find_map(|partition| {
             if has_rival && self.data.stopped_since(partition, self.now.saturating_sub(AT_ONCE)) {

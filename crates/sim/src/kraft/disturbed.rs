@@ -78,6 +78,18 @@ impl Quorum {
         }
     }
 
+    /// Who was cut off for long enough reaches the controllers again.
+    pub(super) fn reconnect(&mut self) {
+        let now = self.now;
+        let back: Vec<_> = self.cut_off.extract_if(.., |_, until| *until <= now).collect();
+        self.reconnected.extend(back.into_iter().map(|(node, _)| (node, now)));
+    }
+
+    /// Was this node cut off from the controllers, and is back since then?
+    pub fn is_reconnected_since(&self, node: NodeId, then: u64) -> bool {
+        self.reconnected.get(&node).is_some_and(|since| *since >= then)
+    }
+
     /// Does this node reach no controller?
     pub fn is_cut_off(&self, node: NodeId) -> bool {
         self.cut_off.contains_key(&node)
