@@ -27,8 +27,6 @@ pub enum Operation {
     Kill(i32),
     /// It starts, on the disk that it has.
     Start(i32),
-    /// It loses its disk, while it is down.
-    Wipe(i32),
 }
 
 impl fmt::Display for Operation {
@@ -63,7 +61,7 @@ pub struct Said {
 
 /// All sequences.
 pub fn sequences() -> Vec<Sequence> {
-    use Operation::{Kill, Start, Stop, Wipe};
+    use Operation::{Kill, Start, Stop};
     vec![
         Sequence {
             name: "stopped one after the other",
@@ -83,7 +81,7 @@ pub fn sequences() -> Vec<Sequence> {
         Sequence {
             name: "one copy is enough",
             min: 1,
-            steps: &[Stop(1), Kill(2), Stop(0), Start(2), Wipe(0), Start(0), Start(1)],
+            steps: &[Stop(1), Kill(2), Stop(0), Start(2), Start(0), Start(1)],
         },
     ]
 }
@@ -96,7 +94,6 @@ pub fn simulated(sequence: &Sequence, seed: u64) -> Vec<Said> {
             Operation::Stop(node) => cluster.quorum.stop(NodeId(node)),
             Operation::Kill(node) => cluster.quorum.crash(NodeId(node)),
             Operation::Start(node) => cluster.start(node),
-            Operation::Wipe(node) => cluster.lose_disk(node),
         }
         cluster.live(SETTLE);
         cluster.said()
@@ -210,7 +207,7 @@ mod tests {
                 "1/12// 2/2/1/ -//12/2 -//12/2 1/01// 1/012// 1/012//",
                 "1/12// 2/2/1/ -//12/2 -//1/2 -//1/2 1/012//",
                 "1/12// 1/012// 0/02// 2/2/0/ -//02/2 -//02/2 -//0/2 2/012//",
-                "0/02// 0/0// -//0/0 -//0/0 -//0/0 0/02// 0/012//",
+                "0/02// 0/0// -//0/0 -//0/0 0/02// 0/012//",
             ]
         );
     }

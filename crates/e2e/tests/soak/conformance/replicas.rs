@@ -86,7 +86,6 @@ impl Real<'_> {
             }
             Operation::Stop(node) => self.end(node, "TERM").await,
             Operation::Kill(node) => self.end(node, "KILL").await,
-            Operation::Wipe(node) => self.format(node).await,
         }
     }
 
