@@ -4,6 +4,7 @@
 //! that could not read what is there is refused before a single pod restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use karst_api as api;
 
@@ -12,11 +13,12 @@ use crate::health;
 use crate::ids::NodeId;
 use crate::names::KAFKA_VERSION_ANNOTATION;
 use crate::notice::Notice;
+use crate::podset;
 use crate::problem::Problem;
 use crate::resolve::Resolved;
 use crate::steps::Deed;
 use crate::versions::{self, KafkaVersion};
-use crate::world::{PodView, World};
+use crate::world::{PodSetView, PodView, World};
 
 /// A metadata version to go to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +51,11 @@ fn running<'a>(world: &'a World, asked: &KafkaVersion) -> Running<'a> {
     let pods = world.pods.values().map(|pod| version(&pod.meta.annotations));
     let mut names: BTreeSet<&str> = pods.collect();
     if names.is_empty() {
-        names = world.pod_sets.values().map(|set| version(&set.meta.annotations)).collect();
+        // What somebody else wrote into a pod set says nothing of what nodes ran.
+        let is_ours =
+            |(name, set): &(&String, &Arc<PodSetView>)| podset::is_rendered(set, world.rendered.get(*name));
+        let ours = world.pod_sets.iter().filter(is_ours);
+        names = ours.map(|(_, set)| version(&set.meta.annotations)).collect();
     }
     if names.is_empty() {
         let status = world.kafka.status.as_ref();

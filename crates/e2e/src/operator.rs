@@ -1,5 +1,6 @@
 //! The installed operator: how many replicas there are, which one leads, and how to kill one.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -62,14 +63,25 @@ impl Operator {
 
     /// Waits until one of the replicas leads, other than `but`. Returns its pod.
     pub async fn until_led(&self, but: Option<&str>) -> Result<Pod> {
+        let mut past: BTreeSet<String> = but.map(str::to_owned).into_iter().collect();
+        loop {
+            let holder = self.until_held_by_another(&past).await?;
+            if let Some(pod) = self.pods().get_opt(&holder).await? {
+                return Ok(pod);
+            }
+            // Its pod is gone, and the lease has not run out yet.
+            past.insert(holder);
+        }
+    }
+
+    async fn until_held_by_another(&self, past: &BTreeSet<String>) -> Result<String> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let what = format!("a leader other than {but:?}");
-        let holder = wait::until_one(leases, NAME, &what, STARTING, |lease| {
+        let what = format!("a leader other than {past:?}");
+        wait::until_one(leases, NAME, &what, STARTING, |lease| {
             let holder = lease?.spec.as_ref()?.holder_identity.clone()?;
-            (!holder.is_empty() && Some(holder.as_str()) != but).then_some(holder)
+            (!holder.is_empty() && !past.contains(&holder)).then_some(holder)
         })
-        .await?;
-        self.pods().get(&holder).await.with_context(|| format!("the leader {holder} is not a pod"))
+        .await
     }
 
     /// How many passes the leader has begun for clusters in a namespace, by its own metrics.

@@ -233,3 +233,21 @@ fn addresses_of_nobody_here_are_named() {
     assert_eq!(told.len(), 1);
     assert!(told[0].to_string().contains("evil.example:9091"), "{told:?}");
 }
+
+/// It locked the whole cluster: its nodes were said to run Kafka "unknown".
+#[test]
+fn a_pod_set_of_somebody_else_says_nothing_of_the_version_that_nodes_ran() {
+    let mut world = converged();
+    report(&mut world);
+    world.pods.clear();
+    let mut foreign = (*world.pod_sets[BROKERS]).clone();
+    foreign.meta.name = "my-cluster-evil".to_owned();
+    foreign.meta.annotations.clear();
+    foreign.pods = [evil()].into();
+    foreign.generation += 1;
+    world.pod_sets.insert(foreign.meta.name.clone(), Arc::new(foreign));
+    world.answers.quorum = karst_core::world::Answer::NotAsked;
+    Arc::make_mut(&mut world.kafka).status.as_mut().unwrap().kafka_metadata_version = None;
+    let plan = decide(&world);
+    assert!(plan.problems.is_empty(), "{:?}", plan.problems);
+}
