@@ -148,6 +148,7 @@ impl Cluster {
     }
 
     /// The disk of a broker that is down is gone.
+    #[cfg(test)]
     pub(crate) fn lose_disk(&mut self, node: i32) {
         if let Some(lost) = self.quorum.disks.remove(&node.to_string()) {
             self.quorum.lost.push(lost.directory);

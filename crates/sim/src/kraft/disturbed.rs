@@ -1,5 +1,7 @@
 //! Brokers that end, suddenly or in peace, that read their logs anew after that, and nodes that are cut off from the controllers.
 
+use std::collections::BTreeMap;
+
 use karst_core::ids::{DirectoryId, NodeId};
 
 use super::{End, Process, Quorum};
@@ -81,8 +83,10 @@ impl Quorum {
     /// Who was cut off for long enough reaches the controllers again.
     pub(super) fn reconnect(&mut self) {
         let now = self.now;
-        let back: Vec<_> = self.cut_off.extract_if(.., |_, until| *until <= now).collect();
-        self.reconnected.extend(back.into_iter().map(|(node, _)| (node, now)));
+        let all = std::mem::take(&mut self.cut_off).into_iter();
+        let (back, still): (BTreeMap<_, _>, _) = all.partition(|(_, until)| *until <= now);
+        self.cut_off = still;
+        self.reconnected.extend(back.into_keys().map(|node| (node, now)));
     }
 
     /// Was this node cut off from the controllers, and is back since then?
