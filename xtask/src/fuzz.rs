@@ -53,9 +53,9 @@ pub(crate) fn fuzz(options: &Options) -> Result<()> {
     for_minutes(&targets, options.minutes)
 }
 
-/// Everything for a minute, at once.
+/// What can be done in a minute, at once. A round of resources takes longer; the suite itself tries some, always the same.
 pub(crate) fn for_a_minute() -> Result<()> {
-    for_minutes(ALL, 1)
+    for_minutes(&[Target::Settings, Target::Frames], 1)
 }
 
 fn for_minutes(targets: &[Target], minutes: u64) -> Result<()> {
