@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use karst_core::plan;
 use kube::Config;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinError;
+use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -141,33 +141,48 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         places: Places::new(settings.workers),
         resync: settings.resync,
     });
-    let mut work = tokio::spawn(workers.run(stop.clone()));
-    let kept = tokio::select! {
-        kept = keep(election.as_mut(), &leadership, &stop) => kept,
-        ended = &mut server => ended?.context("the health server ended"),
-        ended = background.join_next() => Err(why_ended(ended)),
-        ended = &mut work => Err(anyhow!("the work on clusters ended: {ended:?}")),
+    let work = tokio::spawn(workers.run(stop.clone()));
+    let lead = async {
+        tokio::select! {
+            kept = keep(election.as_mut(), &leadership, &stop) => kept,
+            ended = &mut server => ended?.context("the health server ended"),
+            ended = background.join_next() => Err(why_ended(ended)),
+        }
     };
-    if let Err(lost) = kept {
+    // Only when nothing is under way any more that relies on it the lease goes back; else it runs out by itself.
+    let has_ended = work_while_leading(work, lead, &stop).await?;
+    if let Some(election) = election.as_mut().filter(|_| has_ended) {
+        election.release(&leadership).await;
+    }
+    Ok(())
+}
+
+/// Works for as long as this process leads, and is not told to stop. Returns whether nothing is under way any more.
+async fn work_while_leading(
+    mut work: JoinHandle<Result<(), JoinError>>,
+    lead: impl Future<Output = anyhow::Result<()>>,
+    stop: &CancellationToken,
+) -> anyhow::Result<bool> {
+    let led = tokio::select! {
+        led = lead => led,
+        ended = &mut work => {
+            ended??;
+            // Whoever has nothing to do hears first that it is time to stop.
+            ensure!(stop.is_cancelled(), "the work on clusters ended");
+            return Ok(true);
+        }
+    };
+    if let Err(lost) = led {
         // Whoever leads now must not meet what this process began.
         work.abort();
         return Err(lost);
     }
-    // Only when nothing is under way any more that relies on it the lease goes back; else it runs out by itself.
-    match tokio::time::timeout(LAST_PASSES, &mut work).await {
-        Ok(ended) => ended??,
-        Err(_) => {
-            tracing::warn!(
-                "passes have not ended in {} s; the lease runs out by itself",
-                LAST_PASSES.as_secs()
-            );
-            return Ok(());
-        }
+    if let Ok(ended) = tokio::time::timeout(LAST_PASSES, work).await {
+        ended??;
+        return Ok(true);
     }
-    if let Some(election) = &mut election {
-        election.release(&leadership).await;
-    }
-    Ok(())
+    tracing::warn!("passes have not ended in {} s; the lease runs out by itself", LAST_PASSES.as_secs());
+    Ok(false)
 }
 
 fn why_ended(ended: Option<Result<(), JoinError>>) -> anyhow::Error {
@@ -234,4 +249,48 @@ fn stop_on_signal() -> anyhow::Result<CancellationToken> {
         token.cancel();
     });
     Ok(stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_that_hears_first_that_it_is_time_to_stop_has_not_failed() {
+        let stop = CancellationToken::new();
+        let told = stop.clone();
+        let work = tokio::spawn(async move {
+            told.cancelled().await;
+            Ok(())
+        });
+        stop.cancel();
+        assert!(work_while_leading(work, pending(), &stop).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn work_that_ends_by_itself_has_failed() {
+        let work = tokio::spawn(async { Ok(()) });
+        let ended = work_while_leading(work, pending(), &CancellationToken::new()).await;
+        assert_eq!(ended.unwrap_err().to_string(), "the work on clusters ended");
+    }
+
+    #[tokio::test]
+    async fn work_ends_when_the_lease_is_lost() {
+        let (began, ended) = tokio::sync::oneshot::channel::<()>();
+        let work = tokio::spawn(async move {
+            let _began = began;
+            pending().await
+        });
+        let lost = async { Err(anyhow!("lost")) };
+        assert!(work_while_leading(work, lost, &CancellationToken::new()).await.is_err());
+        assert!(ended.await.is_err(), "what was under way goes on");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_lease_of_who_is_still_at_work_is_not_given_back() {
+        let work = tokio::spawn(pending());
+        assert!(!work_while_leading(work, async { Ok(()) }, &CancellationToken::new()).await.unwrap());
+    }
 }
