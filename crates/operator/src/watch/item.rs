@@ -11,6 +11,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+/// So many parts of a path tell where to look.
+const DEEPEST_SHOWN: usize = 8;
+
 /// An object, or what is known of one that cannot be read.
 pub(crate) type Read<K> = Result<K, Unreadable>;
 
@@ -84,11 +87,21 @@ fn where_it_fails<K: DeserializeOwned>(text: &str) -> String {
     match serde_path_to_error::deserialize::<_, K>(&mut decoder) {
         Ok(_) => "it cannot be decoded".to_owned(),
         Err(error) => {
-            let path = error.path().to_string();
-            let path: String = path.chars().take(200).collect();
-            format!("{path}: {}", without_content(error.inner()))
+            format!("{}: {}", field(&error.path().to_string()), without_content(error.inner()))
         }
     }
+}
+
+/// A field as its user wrote it, without the rest of one that has no end. What is nested too deeply stands among the managed
+/// fields first, which nobody wrote.
+fn field(path: &str) -> String {
+    let written = path.split_once(".fieldsV1.").map(|(_, managed)| managed.replace("f:", ""));
+    let written = written.as_deref().unwrap_or(path);
+    let mut parts = written.split('.');
+    let shown: Vec<_> = parts.by_ref().take(DEEPEST_SHOWN).collect();
+    let rest = if parts.next().is_some() { "…" } else { "" };
+    let shown: String = shown.join(".").chars().take(200).collect();
+    format!("{shown}{rest}")
 }
 
 /// What a decoder complains about, without what it found.
@@ -188,6 +201,14 @@ mod tests {
         let text = kafka(&spec);
         let why = unread::<Kafka>(&text).why;
         assert!(why.ends_with("nested too deeply"), "{why}");
+    }
+
+    #[test]
+    fn a_path_without_an_end_begins_where_its_user_wrote_it() {
+        let managed = "metadata.managedFields[0].fieldsV1.f:spec.f:kafka.f:config.f:x.f:a.f:a.f:a.f:a.f:a.f:a";
+        assert_eq!(field(managed), "spec.kafka.config.x.a.a.a.a…");
+        assert_eq!(field("spec.kafka.config.x.a.a.a.a.a"), "spec.kafka.config.x.a.a.a.a…");
+        assert_eq!(field("spec.kafka.listeners[0].port"), "spec.kafka.listeners[0].port");
     }
 
     #[test]
