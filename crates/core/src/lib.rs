@@ -16,6 +16,7 @@ pub mod config_model;
 mod departed;
 pub mod digest;
 pub mod dynamic;
+mod empty_disk;
 mod ending;
 mod fences;
 mod health;

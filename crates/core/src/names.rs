@@ -56,6 +56,10 @@ pub const QUORUM_PODS_ANNOTATION: &str = "karst.io/quorum-pods";
 pub const RESTORE_ANNOTATION: &str = "karst.io/restore-voter";
 /// On the ConfigMap of a voter that is restored: the pod that ran before.
 pub const RESTORED_POD_ANNOTATION: &str = "karst.io/restored-pod";
+/// Names pods, on the `Kafka` resource, whose nodes may vote on an empty disk though they may have voted on another one.
+pub const EMPTY_VOTER_ANNOTATION: &str = "karst.io/vote-on-empty-disk";
+/// On the ConfigMap of a first voter that was not seen in the quorum yet: the claim that its node first ran on.
+pub const FIRST_CLAIM_ANNOTATION: &str = "karst.io/first-claim";
 /// On the ConfigMap of a node with ephemeral disks: the pod that had them when the quorum was last seen.
 pub const DISK_ANNOTATION: &str = "karst.io/disk-of-pod";
 /// On a pod: the rack that it is in.
@@ -285,6 +289,7 @@ const SAFETY_OF_KAFKA: &[&str] = &[
     SKIP_CHECK_ANNOTATION,
     ALLOW_LOSS_ANNOTATION,
     RESTORE_ANNOTATION,
+    EMPTY_VOTER_ANNOTATION,
     MIGRATION_ANNOTATION,
     NODE_POOLS_ANNOTATION,
 ];
@@ -375,6 +380,7 @@ mod tests {
             SKIP_CHECK_ANNOTATION,
             ALLOW_LOSS_ANNOTATION,
             RESTORE_ANNOTATION,
+            EMPTY_VOTER_ANNOTATION,
             MIGRATION_ANNOTATION,
             NODE_POOLS_ANNOTATION,
         ] {

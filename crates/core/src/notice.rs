@@ -7,8 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 use crate::health;
 use crate::ids::NodeId;
 use crate::names::{
-    ALLOW_LOSS_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, KEY_ALGORITHM_ANNOTATION, MIGRATION_ANNOTATION,
-    RESTORE_ANNOTATION, SKIP_CHECK_ANNOTATION,
+    ALLOW_LOSS_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, EMPTY_VOTER_ANNOTATION, KEY_ALGORITHM_ANNOTATION,
+    MIGRATION_ANNOTATION, RESTORE_ANNOTATION, SKIP_CHECK_ANNOTATION,
 };
 
 /// The reason of [`Notice::IdsIgnored`]. It is said once, when nodes are added or removed, and stays in the status.
@@ -248,6 +248,14 @@ pub enum Notice {
         asked: String,
         /// Why not.
         why: String,
+    },
+    /// Controllers whose disks are empty, and may have been lost.
+    #[error(
+        "{pods}: the disk is empty, the node may have voted on another one before, and no controller leads that could tell. It waits, because a vote that is given twice can cost metadata: bring the other controllers back. If that cannot be, docs/quorum.md tells what is lost by setting {EMPTY_VOTER_ANNOTATION}: {pods} on the Kafka resource"
+    )]
+    EmptyDiskHeld {
+        /// Their pods.
+        pods: String,
     },
     /// A cluster of which only disks are left.
     #[error(
@@ -656,6 +664,7 @@ impl Notice {
             Self::MetadataFailed { .. } | Self::MetadataWaits { .. } => "MetadataVersionHeld",
             Self::VersionHeld { .. } => "VersionHeld",
             Self::RestorationHeld { .. } => "RestorationHeld",
+            Self::EmptyDiskHeld { .. } => "EmptyDiskHeld",
             Self::FormedAnew => "FormedAnew",
             Self::Adopting { .. } => "AdoptingDisks",
             Self::DisksLeft { .. } => "DisksLost",

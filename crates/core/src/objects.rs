@@ -21,12 +21,13 @@ use karst_api as api;
 use crate::cluster::{Cluster, Node, Pool};
 use crate::config::REPLICATION_PORT;
 use crate::digest::Digest;
+use crate::empty_disk::{self, EmptyDisk};
 use crate::ids::ClusterId;
 use crate::listeners::address::{self, Served};
 use crate::listeners::{ClientListener, Reach};
 use crate::names::{
-    ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DISK_ANNOTATION, POD_NAME_LABEL,
-    POOL_LABEL, RESTORED_POD_ANNOTATION, SETTINGS_IN_KAFKA_ANNOTATION, node_of_pod,
+    ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DISK_ANNOTATION, FIRST_CLAIM_ANNOTATION,
+    POD_NAME_LABEL, POOL_LABEL, RESTORED_POD_ANNOTATION, SETTINGS_IN_KAFKA_ANNOTATION, node_of_pod,
 };
 use crate::podset::Rendered;
 use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
@@ -254,6 +255,7 @@ const CONFIG_KEYS: &[&str] = &[
     "metadata.version",
     "storage.format",
     "initial.controllers",
+    "empty.disk",
     "jvm.options",
     "java.security",
     "log4j.properties",
@@ -469,14 +471,17 @@ impl Render<'_> {
             Cow::Borrowed(_) => None,
             Cow::Owned(settings) => Some(settings),
         };
+        let format = self.storage_format(node);
+        let forms = format == StorageFormat::Initial && node.pool.roles.has_controller();
         Own {
             user,
-            format: self.storage_format(node),
+            format,
+            empty_disk: forms.then(|| EmptyDisk::of(self.world, self.cluster, node)),
             restored: self.restored(node).map(|one| one.voters.clone()),
             logging: self.logging(node),
             metrics: self.metrics(node),
             certificate: certificates::annotations(self.world, &pod),
-            memories: self.memories(node, &served),
+            memories: self.memories(node, forms, &served),
             served: served.into_iter().map(|one| (one.listener.name.clone(), one.advertised)).collect(),
         }
     }
@@ -554,7 +559,12 @@ impl Render<'_> {
     }
 
     /// What a node's ConfigMap remembers.
-    fn memories(&self, node: Node<'_>, served: &[Served<'_>]) -> Vec<(&'static str, String)> {
+    fn memories(
+        &self,
+        node: Node<'_>,
+        forms_quorum: bool,
+        served: &[Served<'_>],
+    ) -> Vec<(&'static str, String)> {
         let restored = match self.restoration.as_ref().filter(|restoration| restoration.empties(node.id)) {
             Some(restoration) => Some(restoration.first_pod(self.world, node.id)),
             None => restoration::mark(self.world, node.id),
@@ -562,6 +572,10 @@ impl Render<'_> {
         let memories = [
             (RESTORED_POD_ANNOTATION, restored),
             (DISK_ANNOTATION, anew::memory(self.world, self.cluster, node)),
+            (
+                FIRST_CLAIM_ANNOTATION,
+                forms_quorum.then(|| empty_disk::memory(self.world, self.cluster, node)).flatten(),
+            ),
             (ADVERTISED_ANNOTATION, address::memory(served)),
         ];
         memories.into_iter().filter_map(|(key, memory)| Some((key, memory?))).collect()

@@ -18,8 +18,8 @@ use crate::ids::NodeId;
 use crate::listeners::{self, address};
 use crate::membership::Renewal;
 use crate::names::{
-    ALLOW_LOSS_ANNOTATION, CLUSTER_LABEL, ClusterKey, LISTENER_LABEL, MIGRATION_ANNOTATION, PAUSE_ANNOTATION,
-    RESTORE_ANNOTATION, is_true,
+    ALLOW_LOSS_ANNOTATION, CLUSTER_LABEL, ClusterKey, EMPTY_VOTER_ANNOTATION, LISTENER_LABEL,
+    MIGRATION_ANNOTATION, PAUSE_ANNOTATION, RESTORE_ANNOTATION, is_true,
 };
 use crate::notice::Notice;
 use crate::objects::{Object, Render};
@@ -31,8 +31,9 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
 use crate::world::{Answer, Trouble, World};
 use crate::{
-    anew, claims, completion, config, ending, ignored, limits, membership, migration, own_certificates, pods,
-    podset, rack, registration, removals, resolve, restoration, rolling, settings, strangers, upgrade,
+    anew, claims, completion, config, empty_disk, ending, ignored, limits, membership, migration,
+    own_certificates, pods, podset, rack, registration, removals, resolve, restoration, rolling, settings,
+    strangers, upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -132,6 +133,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     }
     ask_partitions(&mut plan.questions, world, partitions_of);
     plan.questions.launchers = safety::late_brokers(world);
+    plan.questions.launchers.extend(empty_disk::questions(world));
     plan.questions.ask_log_dirs(log_dirs_of, || world.serving_brokers());
     if world.answers.partitions.was_asked()
         || world.answers.quorum.was_asked()
@@ -173,6 +175,13 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     plan.look_soon(is_held.then_some(LOOK_AT_PARTITIONS_AGAIN));
     if restoration::is_idle(world, restoration.as_ref()) {
         plan.forgotten.push(RESTORE_ANNOTATION);
+    }
+
+    // First voters whose disks are empty, and may have been lost.
+    plan.notices.extend(empty_disk::notice(world));
+    plan.look_soon(empty_disk::look_again(world));
+    if empty_disk::is_idle(world) {
+        plan.forgotten.push(EMPTY_VOTER_ANNOTATION);
     }
 
     // Settings that change while nodes run.

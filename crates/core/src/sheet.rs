@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::cluster::{Cluster, Node, Pool};
 use crate::config;
 use crate::digest::Digest;
+use crate::empty_disk::EmptyDisk;
 use crate::ids::{ClusterId, NodeId};
 use crate::listeners::address::{Advertised, Served};
 use crate::names::{
@@ -62,6 +63,8 @@ pub(crate) struct Own {
     pub(crate) user: Option<BTreeMap<String, Value>>,
     /// How it formats an empty disk.
     pub(crate) format: StorageFormat,
+    /// What an empty disk means, when the node is to form the quorum.
+    pub(crate) empty_disk: Option<EmptyDisk>,
     /// The voters it formats its disk with, when they are not those that formed the quorum.
     pub(crate) restored: Option<InitialControllers>,
     /// What it logs.
@@ -189,6 +192,7 @@ impl<'a> Sheet<'a> {
             ("java.security", jvm::SECURITY.to_owned()),
             (logging::key(cluster.version.logging), self.own.logging.to_string()),
         ];
+        data.extend(self.own.empty_disk.map(|disk| ("empty.disk", disk.as_str().to_owned())));
         data.extend(self.own.metrics.as_ref().map(|text| (metrics::FILE, text.to_string())));
         ConfigMap {
             metadata: self.config_map_meta(),

@@ -393,6 +393,8 @@ pub struct LogDirView {
 pub struct LauncherView {
     /// Kafka was not shut down cleanly, and reads its logs anew. Whoever ends it makes it begin again.
     pub recovery: Option<Recovery>,
+    /// The node's disk is empty, and it waits for a controller that can tell whether it lost one.
+    pub awaits_leader: bool,
 }
 
 /// How far the recovery of a broker's logs is.

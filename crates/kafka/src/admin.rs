@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::calls::{
     ApiVersionsCall, Call, DescribeBrokers, DescribeConfigs, DescribeControllers, DescribeLogDirs,
     DescribeQuorum, DescribeTopicConfigs, DescribeTopicPartitions, DescribeTopics, DescribeVoterListeners,
-    FindBroker, FindController, FindLeader, FollowLeader, ListReassignments, Page,
+    FindBroker, FindController, FindLeader, FollowLeader, ListReassignments, Page, QuorumEpoch,
 };
 use crate::deadline::Deadline;
 use crate::error::Error;
@@ -80,6 +80,12 @@ impl Admin {
     /// the leader is found first, and once more if it has just lost its office.
     pub async fn describe_quorum(&self) -> Result<Quorum, Error> {
         self.ask_quorum(&DescribeQuorum, self.deadline()).await
+    }
+
+    /// The newest epoch that a controller knows of, whether anybody leads in it or not. Other controllers may know a newer one. Only
+    /// controllers answer this.
+    pub async fn quorum_epoch(&self) -> Result<i32, Error> {
+        self.ask_any(&QuorumEpoch, self.deadline()).await
     }
 
     /// Where the voters can be reached by each other, as the metadata log has it. Kafka before 3.9 does not say.

@@ -25,6 +25,8 @@ pub mod file {
     pub const METADATA_VERSION: &str = "metadata.version";
     pub const STORAGE_FORMAT: &str = "storage.format";
     pub const INITIAL_CONTROLLERS: &str = "initial.controllers";
+    /// What the operator knows of the disk of a node that is to form the quorum.
+    pub const EMPTY_DISK: &str = "empty.disk";
     pub const JVM_OPTIONS: &str = "jvm.options";
     /// Logging of Kafka 4.0 and later.
     pub const LOG4J2: &str = "log4j2.properties";
@@ -41,6 +43,10 @@ pub struct NodeConfig {
     pub cluster_id: Option<String>,
     pub metadata_version: String,
     pub storage_format: StorageFormat,
+    /// What it means when the disk of a first voter is empty.
+    pub empty_disk: EmptyDisk,
+    /// Under which directory id the node was, or is to be, one of the first voters, if it is one of them.
+    pub founder: Option<DirectoryId>,
     pub log_dirs: LogDirs,
     /// The listener on which the node is asked whether it is ready: replication for a broker, control plane otherwise.
     pub own_listener: Listener,
@@ -88,6 +94,20 @@ pub enum StorageFormat {
     Join,
     /// Nobody knows the cluster's id but the disks: nothing is formatted.
     Adopt,
+}
+
+/// `empty.disk`: what the operator knows of the disk of a node that is to form the quorum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EmptyDisk {
+    /// It is the first that the node has, and no quorum was ever seen.
+    New,
+    /// It is the first that the node has, of a quorum that was seen.
+    Late,
+    /// The node ran on another one before, or nobody says.
+    #[default]
+    Replaced,
+    /// A person said that the node may vote on it, whatever it had before.
+    Allowed,
 }
 
 /// The first voters of a dynamic quorum, in the notation of Kafka's storage tool: `id@host:port:directory,...`
@@ -178,12 +198,13 @@ pub struct Logging {
 pub struct ConfigFiles(BTreeMap<&'static str, Vec<u8>>);
 
 impl ConfigFiles {
-    const KNOWN: [&'static str; 8] = [
+    const KNOWN: [&'static str; 9] = [
         file::SERVER_CONFIG,
         file::CLUSTER_ID,
         file::METADATA_VERSION,
         file::STORAGE_FORMAT,
         file::INITIAL_CONTROLLERS,
+        file::EMPTY_DISK,
         file::JVM_OPTIONS,
         file::LOG4J2,
         file::LOG4J,
@@ -248,6 +269,8 @@ pub enum ConfigError {
     BadValue { key: &'static str, value: String, expected: &'static str },
     #[error("`storage.format` is {0:?}; it can be `static`, `initial`, `restore`, `join` or `adopt`")]
     StorageFormat(String),
+    #[error("`empty.disk` is {0:?}; it can be `new`, `late`, `replaced` or `allowed`")]
+    EmptyDisk(String),
     #[error(
         "`initial.controllers` has the entry {0:?}, which is not of the form `id@host:port:directory-id`"
     )]
@@ -265,12 +288,15 @@ impl NodeConfig {
         let server = Properties::parse(files.bytes(file::SERVER_CONFIG)?)?;
         let role = parse_role(&server)?;
         let storage_format = parse_storage_format(files)?;
+        let node_id = NodeId(required_number(&server, "node.id")?);
         Ok(Self {
-            node_id: NodeId(required_number(&server, "node.id")?),
+            node_id,
             role,
             cluster_id: parse_cluster_id(files, &storage_format)?,
             metadata_version: files.word(file::METADATA_VERSION)?,
             storage_format,
+            empty_disk: parse_empty_disk(files)?,
+            founder: parse_founder(files, node_id, role),
             log_dirs: LogDirs::from_properties(&server)?,
             own_listener: listeners::own_listener(&server, role)?,
             stores: parse_stores(&server),
@@ -347,6 +373,26 @@ fn parse_storage_format(files: &ConfigFiles) -> Result<StorageFormat, ConfigErro
         "restore" => parse_initial_controllers(files).map(StorageFormat::Restore),
         other => Err(ConfigError::StorageFormat(other.to_owned())),
     }
+}
+
+/// Operators that know nothing of it know nothing of the disk.
+fn parse_empty_disk(files: &ConfigFiles) -> Result<EmptyDisk, ConfigError> {
+    if !files.has(file::EMPTY_DISK) {
+        return Ok(EmptyDisk::default());
+    }
+    match files.word(file::EMPTY_DISK)?.as_str() {
+        "new" => Ok(EmptyDisk::New),
+        "late" => Ok(EmptyDisk::Late),
+        "replaced" => Ok(EmptyDisk::Replaced),
+        "allowed" => Ok(EmptyDisk::Allowed),
+        other => Err(ConfigError::EmptyDisk(other.to_owned())),
+    }
+}
+
+/// Whoever needs the list to format a disk reads it again, and strictly.
+fn parse_founder(files: &ConfigFiles, node: NodeId, role: Role) -> Option<DirectoryId> {
+    let controllers = parse_initial_controllers(files).ok().filter(|_| role.is_controller())?;
+    controllers.directory_of(node)
 }
 
 fn parse_initial_controllers(files: &ConfigFiles) -> Result<InitialControllers, ConfigError> {

@@ -253,11 +253,13 @@ fn quorum_option(config: &NodeConfig, directories: &[(PathBuf, Contents)]) -> Qu
     let Some(own_directory) = controllers.directory_of(config.node_id) else {
         return QuorumOption::NoInitialControllers(NotListed);
     };
+    // Who gives a vote back knows that the disk is lost, and the other disks of the node stay as they are.
+    let is_restored = matches!(config.storage_format, StorageFormat::Restore(_));
     let any_formatted = directories.iter().any(|(_, contents)| matches!(contents, Contents::Marked(_)));
     match metadata_contents(config, directories) {
         Some(Contents::Marked(_)) => QuorumOption::NoInitialControllers(MetadataFormatted),
         metadata if is_proven_new(metadata) => initial(controllers.as_str(), own_directory),
-        _ if any_formatted => QuorumOption::NoInitialControllers(MetadataLost),
+        _ if any_formatted && !is_restored => QuorumOption::NoInitialControllers(MetadataLost),
         _ => initial(controllers.as_str(), own_directory),
     }
 }

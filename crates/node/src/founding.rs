@@ -2,8 +2,9 @@
 //!
 //! A node without metadata that starts while the quorum is being formed can meet two leaders within a second. Kafka 4.1
 //! then cuts its metadata log back to nothing and does not read the voters and `kraft.version` again: the node dies a
-//! minute later, or lives on and tells wrong things. So a node that was formatted just now starts when one leader has
-//! held its office for a while. Where the quorum exists already that costs this while, once in the node's life.
+//! minute later, or lives on and tells wrong things. So a node that knows nothing of the cluster yet, whether it was formatted
+//! just now or its container starts again before it learnt anything, starts when one leader has held its office for a while.
+//! Where the quorum exists already that costs this while, once in the node's life.
 
 use std::time::Duration;
 
@@ -11,11 +12,13 @@ use karst_kafka::{Bootstrap, Endpoint, NodeId};
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
-use crate::line::Line;
+use crate::line::{Line, next_deadline};
 use crate::listeners::Listener;
 
 /// For so long the same leader must be seen.
 const SETTLED: Duration = Duration::from_millis(1500);
+/// By then a question is answered, or asked again; a single connection may use a part of it.
+const DEADLINE: Duration = Duration::from_millis(1500);
 /// How often to ask.
 const PERIOD: Duration = Duration::from_millis(250);
 /// After so long Kafka is started all the same: it can say more about what is wrong than the launcher.
@@ -26,18 +29,27 @@ pub(crate) async fn wait_for_leader(controllers: &[Endpoint], listener: &Listene
     if controllers.is_empty() {
         return;
     }
-    let bootstrap = Bootstrap::Controllers(controllers.to_vec());
-    let line = Line::new(bootstrap, listener, Duration::from_millis(700), Duration::from_millis(1500));
+    let line = |deadline: Duration| {
+        Line::new(Bootstrap::Controllers(controllers.to_vec()), listener, deadline / 2, deadline)
+    };
+    let mut deadline = DEADLINE;
+    let mut asked = line(deadline);
     let began = Instant::now();
     let mut office = Office::default();
     while began.elapsed() < PATIENCE {
-        let answer = match line.admin() {
+        let began_asking = Instant::now();
+        let answer = match asked.admin() {
             Ok(admin) => admin.describe_quorum().await.ok(),
             Err(error) => {
                 warn!("the quorum cannot be asked: {error}; starting Kafka all the same");
                 return;
             }
         };
+        let next = next_deadline(deadline, began_asking.elapsed());
+        if answer.is_none() && next > deadline {
+            deadline = next;
+            asked = line(deadline);
+        }
         let leader = answer.filter(|quorum| quorum.high_watermark >= 0);
         let leader = leader.map(|quorum| (quorum.leader, quorum.leader_epoch));
         if office.is_settled(leader, Instant::now()) {

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use crate::liveness::{Liveness, Silent};
+use crate::lost_disk::Waiting;
 use crate::ready::{NotReady, ReadinessProbe};
 use crate::recovery::Recovery;
 
@@ -25,11 +26,14 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// After a failed accept (no file descriptor left, say) the next one would fail as well: do not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How a node begins to say that it waits for somebody who knows whether it lost its disk. The operator reads it.
+const LOST_DISK_CHECK: &str = "lost-disk check";
+
 /// What the node is doing. Only a running Kafka can be asked whether it is ready.
 #[derive(Clone, Debug)]
 pub enum Phase {
     Starting,
-    AskingOthers,
+    AskingOthers(Option<Waiting>),
     Formatting,
     AwaitingQuorum,
     AwaitingRack,
@@ -64,15 +68,18 @@ fn judge(heard: Result<(), NotReady>, has_answered: bool, recovery: Option<&Reco
 }
 
 impl Phase {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> String {
         match self {
-            Self::Starting => "starting",
-            Self::AskingOthers => "asking the other controllers whether this node was there before",
-            Self::Formatting => "formatting",
-            Self::AwaitingQuorum => "waiting for the quorum to have a leader",
-            Self::AwaitingRack => "waiting for the operator to tell the rack",
-            Self::Running(_) => "running",
-            Self::ShuttingDown => "shutting down",
+            Self::Starting => "starting".to_owned(),
+            Self::AskingOthers(None) => {
+                "asking the other controllers whether this node was there before".to_owned()
+            }
+            Self::AskingOthers(Some(why)) => format!("{LOST_DISK_CHECK}: {why}"),
+            Self::Formatting => "formatting".to_owned(),
+            Self::AwaitingQuorum => "waiting for the quorum to have a leader".to_owned(),
+            Self::AwaitingRack => "waiting for the operator to tell the rack".to_owned(),
+            Self::Running(_) => "running".to_owned(),
+            Self::ShuttingDown => "shutting down".to_owned(),
         }
     }
 }
@@ -108,7 +115,7 @@ fn answer(method: &Method, path: &str, phase: &watch::Receiver<Phase>) -> Respon
     let phase = phase.borrow();
     match (method, path) {
         (&Method::GET, "/live") => match liveness(&phase) {
-            Ok(()) => text(StatusCode::OK, phase.name().to_owned()),
+            Ok(()) => text(StatusCode::OK, phase.name()),
             Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, why.to_string()),
         },
         (&Method::GET, "/ready") => match readiness(&phase) {
@@ -131,7 +138,7 @@ fn liveness(phase: &Phase) -> Result<(), Silent> {
 fn readiness(phase: &Phase) -> Result<(), String> {
     match phase {
         Phase::Running(kafka) => kafka.readiness(),
-        _ => Err(phase.name().to_owned()),
+        _ => Err(phase.name()),
     }
 }
 

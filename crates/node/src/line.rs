@@ -13,6 +13,15 @@ use thiserror::Error;
 
 use crate::listeners::{Listener, Protocol, TlsFiles};
 
+/// Longer than this no question takes.
+const LONGEST_DEADLINE: Duration = Duration::from_secs(12);
+
+/// How long the next question may take, after one in vain. One that took all of its time may have spent it on looking up names:
+/// where DNS is slow, a fixed limit would never be enough.
+pub(crate) fn next_deadline(deadline: Duration, took: Duration) -> Duration {
+    if took < deadline { deadline } else { (deadline * 2).min(LONGEST_DEADLINE.max(deadline)) }
+}
+
 /// Why Kafka cannot be asked.
 #[derive(Debug, Error)]
 pub enum LineError {
@@ -125,6 +134,15 @@ mod tests {
     /// A key with its certificate, and another pair, made for these tests with `openssl req -x509 -newkey ec`.
     const ONE: &str = include_str!("line/one.pem");
     const OTHER: &str = include_str!("line/other.pem");
+
+    #[test]
+    fn a_question_that_took_all_of_its_time_gives_the_next_one_more() {
+        let millis = Duration::from_millis;
+        assert_eq!(next_deadline(millis(750), millis(749)), millis(750), "nobody listens there");
+        assert_eq!(next_deadline(millis(750), millis(751)), millis(1500));
+        assert_eq!(next_deadline(millis(9000), millis(9000)), millis(12000));
+        assert_eq!(next_deadline(millis(12000), millis(12000)), millis(12000));
+    }
 
     #[test]
     fn the_node_itself_is_asked_without_looking_its_name_up_and_expected_under_that_name() {

@@ -13,21 +13,23 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use crate::classes::Classes;
-use crate::config::{ConfigError, ConfigFiles, NodeConfig, file};
+use crate::config::{ConfigError, ConfigFiles, NodeConfig, StorageFormat, file};
 use crate::format::{Decision, Formatting, QuorumOption, Refusal, decide, has_directory_id};
 use crate::founding;
 use crate::health::{self, Kafka, Phase};
 use crate::jvm::{self, Paths};
 use crate::listen::listen;
 use crate::liveness::Liveness;
+use crate::lost_disk::{self, Verdict};
 use crate::place::{self, Place, Untold};
 use crate::rack::{RackError, RackSource};
 use crate::ready::ReadinessProbe;
 use crate::recovery;
 use crate::reload::Reloader;
+use crate::restored;
 use crate::storage;
 use crate::supervise::{Ending, Supervisor};
-use crate::witness;
+use crate::vote;
 
 /// Where to find and serve things.
 #[derive(Clone, Debug)]
@@ -81,6 +83,11 @@ pub enum RunError {
          beside it; check that the volume is healthy and that its owner is the user Kafka runs as", path.display()
     )]
     MovedMetadata { path: PathBuf, source: io::Error },
+    #[error(
+        "cannot write quorum-state in {}: {source}. Kafka is not started, because it would end again and again with what is \
+         in that file; check that the volume is healthy and that its owner is the user Kafka runs as", path.display()
+    )]
+    Election { path: PathBuf, source: io::Error },
 }
 
 /// What became of something that takes its time.
@@ -88,6 +95,14 @@ enum Outcome<T> {
     Done(T),
     /// A signal asked to stop meanwhile.
     Stopped(Ending),
+}
+
+/// What became of the node's directories.
+enum Storage {
+    /// Every directory is formatted for this node: Kafka may start.
+    Ready,
+    /// Nothing, for the settings ask for something else by now.
+    SettingsChanged,
 }
 
 /// Runs Kafka to its end.
@@ -101,16 +116,23 @@ pub async fn run(options: &Options) -> Result<Ending, RunError> {
         listen(options.http).map_err(|source| RunError::Listen { address: options.http, source })?;
     tokio::spawn(health::serve(listener, seen));
 
-    let config = read_config(&options.paths)?;
-    let options = &put_in_place(options)?;
     let classes = &find_classes(&options.paths.kafka_home)?;
-    let node = Node { config: &config, options, classes, phase: &phase };
-    if let Outcome::Stopped(ending) = node.prepare_storage(&mut supervisor).await? {
-        return Ok(ending);
-    }
-    match node.await_rack(&mut supervisor).await {
-        Outcome::Done(rack) => node.run_kafka(&mut supervisor, rack?.as_deref()).await,
-        Outcome::Stopped(ending) => Ok(ending),
+    loop {
+        let config = read_config(&options.paths)?;
+        let options = &put_in_place(options)?;
+        let node = Node { config: &config, options, classes, phase: &phase };
+        match node.prepare_storage(&mut supervisor).await? {
+            Outcome::Done(Storage::Ready) => {}
+            Outcome::Done(Storage::SettingsChanged) => {
+                info!("the node's settings have changed; reading them again");
+                continue;
+            }
+            Outcome::Stopped(ending) => return Ok(ending),
+        }
+        return match node.await_rack(&mut supervisor).await {
+            Outcome::Done(rack) => node.run_kafka(&mut supervisor, rack?.as_deref()).await,
+            Outcome::Stopped(ending) => Ok(ending),
+        };
     }
 }
 
@@ -148,55 +170,134 @@ struct Node<'a> {
 }
 
 impl Node<'_> {
-    /// When it is done, every directory is formatted for this node: Kafka may start.
-    async fn prepare_storage(&self, supervisor: &mut Supervisor) -> Result<Outcome<()>, RunError> {
-        let mut is_new = false;
+    /// Formats what needs it, and waits for what has to come before Kafka.
+    async fn prepare_storage(&self, supervisor: &mut Supervisor) -> Result<Outcome<Storage>, RunError> {
         match decide(self.config, &storage::inspect_all(&self.config.log_dirs)) {
             Decision::AlreadyFormatted => {}
             Decision::Refuse(refusals) => return Err(RunError::Refused(refusals)),
             Decision::Format(formatting) => {
-                let formatting = match self.ask_others(supervisor, formatting).await {
-                    Outcome::Done(formatting) => formatting,
+                let formatting = match self.check_for_lost_disk(supervisor, formatting).await {
+                    Outcome::Done(Some(formatting)) => formatting,
+                    Outcome::Done(None) => return Ok(Outcome::Done(Storage::SettingsChanged)),
                     Outcome::Stopped(ending) => return Ok(Outcome::Stopped(ending)),
                 };
                 if let Outcome::Stopped(ending) = self.format(supervisor, &formatting).await? {
                     return Ok(Outcome::Stopped(ending));
                 }
-                is_new = self.meets_quorum_first(&formatting);
             }
         }
-        is_new |= self.drop_moved_metadata()?;
-        if is_new { Ok(self.await_quorum(supervisor).await) } else { Ok(Outcome::Done(())) }
+        self.drop_moved_metadata()?;
+        self.drop_spent_vote()?;
+        if let Outcome::Stopped(ending) = self.begin_after_others(supervisor).await? {
+            return Ok(Outcome::Stopped(ending));
+        }
+        if self.meets_quorum_first()
+            && let Outcome::Stopped(ending) = self.await_quorum(supervisor).await
+        {
+            return Ok(Outcome::Stopped(ending));
+        }
+        Ok(Outcome::Done(Storage::Ready))
     }
 
-    /// A first voter whose disk is empty may have lost one: the other controllers, if there are any, know whether it did.
-    async fn ask_others(&self, supervisor: &mut Supervisor, formatting: Formatting) -> Outcome<Formatting> {
-        let Some(directory) = formatting.doubtful else { return Outcome::Done(formatting) };
-        self.phase.send_replace(Phase::AskingOthers);
-        let question = async { formatting.heard(witness::was_there(self.config, directory).await) };
-        self.unless_stopped(supervisor, question).await
+    /// A first voter whose disk is empty may have lost one: the other controllers, if there are any, know whether it did. `None`
+    /// when the settings have changed meanwhile.
+    async fn check_for_lost_disk(
+        &self,
+        supervisor: &mut Supervisor,
+        formatting: Formatting,
+    ) -> Outcome<Option<Formatting>> {
+        let Some(directory) = formatting.doubtful else { return Outcome::Done(Some(formatting)) };
+        self.phase.send_replace(Phase::AskingOthers(None));
+        let check = lost_disk::Check {
+            config: self.config,
+            directory,
+            mark: &self.first_voter_mark(),
+            read_settings: || read_config(&self.options.paths).ok(),
+            tell: |why| {
+                self.phase.send_replace(Phase::AskingOthers(Some(why)));
+            },
+        };
+        match self.unless_stopped(supervisor, check.run()).await {
+            Outcome::Done(Verdict::SettingsChanged) => Outcome::Done(None),
+            Outcome::Done(verdict) => Outcome::Done(Some(formatting.heard(verdict == Verdict::WasThere))),
+            Outcome::Stopped(ending) => Outcome::Stopped(ending),
+        }
     }
 
-    /// Does the node start without metadata, into a quorum that it did not form itself? A volume that was added beside
-    /// formatted ones changes nothing of what the node knows.
-    fn meets_quorum_first(&self, formatting: &Formatting) -> bool {
-        let is_metadata_new = formatting.directories.iter().any(|dir| dir == self.config.log_dirs.metadata());
-        is_metadata_new && matches!(formatting.quorum, QuorumOption::NoInitialControllers(_))
+    /// Outlives the container, and not the pod.
+    fn first_voter_mark(&self) -> PathBuf {
+        self.options.paths.work_dir.join("was-first-voter")
+    }
+
+    /// Does the node start without metadata, into a quorum that it did not form itself? The disks tell, however often the
+    /// container starts.
+    fn meets_quorum_first(&self) -> bool {
+        let joins = match self.config.storage_format {
+            StorageFormat::Initial(_) | StorageFormat::Restore(_) | StorageFormat::Join => true,
+            StorageFormat::Static | StorageFormat::Adopt => false,
+        };
+        joins && !self.is_founder() && !storage::has_metadata(self.config.log_dirs.metadata())
     }
 
     /// Kafka does not start when it finds a metadata log outside its metadata directory. That of a broker is a copy, which
     /// it fetches again; that of a controller is its memory of what it voted for, and stays for Kafka to complain about.
-    fn drop_moved_metadata(&self) -> Result<bool, RunError> {
+    fn drop_moved_metadata(&self) -> Result<(), RunError> {
         let old = storage::left_behind(&self.config.log_dirs);
-        if self.config.role.is_controller() || old.is_empty() {
-            return Ok(false);
+        if self.config.role.is_controller() {
+            return Ok(());
         }
         for path in old {
             let metadata = self.config.log_dirs.metadata().display();
             info!("the metadata log is kept in {metadata} now; removing the old copy in {}", path.display());
             fs::remove_dir_all(&path).map_err(|source| RunError::MovedMetadata { path, source })?;
         }
-        Ok(true)
+        Ok(())
+    }
+
+    /// A broker that was a controller before may have a vote that decides nothing any more, and that Kafka does not start with.
+    fn drop_spent_vote(&self) -> Result<(), RunError> {
+        if self.config.role.is_controller() {
+            return Ok(());
+        }
+        let metadata = self.config.log_dirs.metadata();
+        let was_there = vote::drop_spent(metadata, self.config.node_id)
+            .map_err(|source| RunError::Election { path: metadata.to_owned(), source })?;
+        if was_there {
+            info!(
+                "this broker was a controller before and voted for itself in an election that another one won; \
+                 the vote is taken out of quorum-state in {}, because Kafka does not start with it",
+                metadata.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// A voter that gets its vote back knows nothing of the terms before, and the others may say that it led one of them.
+    async fn begin_after_others(&self, supervisor: &mut Supervisor) -> Result<Outcome<()>, RunError> {
+        let metadata = self.config.log_dirs.metadata();
+        let is_restored =
+            matches!(self.config.storage_format, StorageFormat::Restore(_)) && self.is_founder();
+        if !is_restored || storage::has_metadata(metadata) {
+            return Ok(Outcome::Done(()));
+        }
+        self.phase.send_replace(Phase::AskingOthers(None));
+        let epoch = match self.unless_stopped(supervisor, restored::newest_epoch(self.config)).await {
+            Outcome::Done(Some(epoch)) => epoch,
+            Outcome::Done(None) => return Ok(Outcome::Done(())),
+            Outcome::Stopped(ending) => return Ok(Outcome::Stopped(ending)),
+        };
+        let is_written = vote::begin_after(metadata, epoch)
+            .map_err(|source| RunError::Election { path: metadata.to_owned(), source })?;
+        if is_written {
+            info!("the other controllers know of term {epoch}; this restored voter begins in the next one");
+        }
+        Ok(Outcome::Done(()))
+    }
+
+    /// Does the node's disk say that it is one of the first voters, or of those that were restored?
+    fn is_founder(&self) -> bool {
+        let own = storage::directory_id(self.config.log_dirs.metadata());
+        own.is_some() && self.config.founder == own
     }
 
     async fn format(
@@ -223,6 +324,9 @@ impl Node<'_> {
             return Err(RunError::FormatFailed(ending));
         }
         self.verify_formatted(&formatting.quorum)?;
+        if matches!(formatting.quorum, QuorumOption::InitialControllers { .. }) {
+            lost_disk::remember(&self.first_voter_mark());
+        }
         Ok(Outcome::Done(()))
     }
 

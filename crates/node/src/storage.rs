@@ -54,6 +54,27 @@ pub fn directory_id(metadata_dir: &Path) -> Option<karst_kafka::DirectoryId> {
     MetaProperties::parse(&bytes).ok()?.directory_id
 }
 
+/// Does the node know anything of the cluster's metadata? Kafka makes the log's files before it has a record to write, and the
+/// storage tool's snapshot of the first voters is none of what they agreed on. What cannot be seen is taken to be there.
+#[must_use]
+pub fn has_metadata(metadata_dir: &Path) -> bool {
+    find_metadata(&metadata_dir.join(METADATA_LOG)).unwrap_or(true)
+}
+
+fn find_metadata(log: &Path) -> io::Result<bool> {
+    let Some(entries) = unless_absent(fs::read_dir(log))? else { return Ok(false) };
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_snapshot = name.ends_with(".checkpoint") && name != FIRST_VOTERS;
+        if is_snapshot || (name.ends_with(".log") && entry.metadata()?.len() > 0) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The directories whose logs Kafka will recover when it starts: they have logs, and no mark of a clean shutdown. What cannot
 /// be seen counts, because it may be so.
 #[must_use]
@@ -163,6 +184,23 @@ mod tests {
             fs::write(path, "content").unwrap();
         }
         dir
+    }
+
+    #[test]
+    fn a_node_has_metadata_when_it_has_a_record_or_a_snapshot_of_others() {
+        let has = |files: &[&str]| has_metadata(dir_with(files).path());
+        assert!(!has(&[]));
+        assert!(!has(&["meta.properties", "bootstrap.checkpoint"]), "formatted just now");
+        let log = "__cluster_metadata-0/00000000000000000000.log";
+        let first_voters = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint";
+        assert!(!has(&[first_voters, "__cluster_metadata-0/quorum-state"]));
+        let snapshot = "__cluster_metadata-0/00000000000000000107-0000000002.checkpoint";
+        assert!(has(&[snapshot]));
+        assert!(has(&[log]));
+        let dir = dir_with(&[first_voters, log]);
+        fs::write(dir.path().join(log), "").unwrap();
+        assert!(!has_metadata(dir.path()), "Kafka ended before it had a record");
+        assert!(has_metadata(dir_with(&["__cluster_metadata-0"]).path()), "cannot be read");
     }
 
     fn inspect_files(files: &[&str]) -> Contents {

@@ -244,15 +244,41 @@ fn only_the_two_questions_are_answered() {
 #[test]
 fn a_new_node_does_not_start_kafka_before_the_quorum_has_a_leader() {
     // Nobody listens there.
-    let node = TestNode::new("format_storage").with_controllers("127.0.0.1:1");
+    let node = TestNode::new("format_storage Anjr8banTey_LqVZsppzYg").with_controllers("127.0.0.1:1");
     node.write("config/storage.format", "join");
-    let mut launched = node.launch();
-    let waits = (503, "waiting for the quorum to have a leader".to_owned());
-    eventually("the launcher waits", || launched.get("/ready") == waits);
-    assert_eq!(launched.get("/live").0, 200);
-    launched.signal(Signal::SIGTERM);
-    assert_eq!(launched.exit_code(), 143);
-    assert_eq!(node.java_calls().len(), 1, "only the storage tool was called: {:?}", node.java_calls());
+    // Nor when its container starts again.
+    for _ in 0..2 {
+        let mut launched = node.launch();
+        let waits = (503, "waiting for the quorum to have a leader".to_owned());
+        eventually("the launcher waits", || launched.get("/ready") == waits);
+        assert_eq!(launched.get("/live").0, 200);
+        launched.signal(Signal::SIGTERM);
+        assert_eq!(launched.exit_code(), 143);
+        assert_eq!(node.java_calls().len(), 1, "only the storage tool was called: {:?}", node.java_calls());
+    }
+}
+
+#[test]
+fn a_node_that_has_metadata_waits_for_nobody() {
+    let node = TestNode::new(WELL_BEHAVED).formatted().with_controllers("127.0.0.1:1");
+    node.write("config/storage.format", "join");
+    node.write("config/initial.controllers", "");
+    let log = node.data().join("__cluster_metadata-0");
+    std::fs::create_dir(&log).unwrap();
+    std::fs::write(log.join("00000000000000000000.log"), "records").unwrap();
+    let (code, output) = node.run();
+    assert_eq!(code, 0, "{output}");
+    assert_eq!(node.java_calls().len(), 1, "Kafka is started: {:?}", node.java_calls());
+}
+
+#[test]
+fn a_first_voter_that_has_no_record_yet_waits_for_nobody() {
+    for format in ["initial", "join"] {
+        let node = TestNode::new(WELL_BEHAVED).formatted().with_controllers("127.0.0.1:1");
+        node.write("config/storage.format", format);
+        let (code, output) = node.run();
+        assert_eq!(code, 0, "{output}");
+    }
 }
 
 /// Gives the node a second volume, and says where the metadata log is.
@@ -309,6 +335,27 @@ fn a_broker_drops_the_copy_of_the_metadata_log_that_it_left_behind() {
     assert_eq!(code, 0, "{output}");
     assert!(!old.exists() && node.data().join("orders-0").exists());
     assert!(output.contains("removing the old copy"), "{output}");
+}
+
+#[test]
+fn a_broker_that_lost_an_election_before_it_left_the_voters_starts() {
+    let own =
+        "\"leaderId\":4,\"leaderEpoch\":7,\"votedId\":3,\"votedDirectoryId\":\"r9VGTiw2QUCoDUadCt6q2g\"";
+    for (roles, keeps) in [("broker", false), ("controller", true), ("broker,controller", true)] {
+        let node = TestNode::new(WELL_BEHAVED).formatted();
+        let server = node
+            .read("config/server.config")
+            .replace("process.roles=controller", &format!("process.roles={roles}"));
+        node.write("config/server.config", &(server + "inter.broker.listener.name=C\n"));
+        let log = node.data().join("__cluster_metadata-0");
+        std::fs::create_dir(&log).unwrap();
+        std::fs::write(log.join("quorum-state"), format!("{{{own},\"data_version\":1}}")).unwrap();
+        let (code, output) = node.run();
+        assert_eq!(code, 0, "{output}");
+        let left = std::fs::read_to_string(log.join("quorum-state")).unwrap();
+        assert_eq!(left.contains("\"votedId\":3"), keeps, "{roles}: {left}");
+        assert!(left.contains("\"leaderId\":4,\"leaderEpoch\":7"), "{left}");
+    }
 }
 
 #[test]

@@ -37,14 +37,14 @@ struct Container {
     ends: Option<u64>,
     /// Has its process been stopped?
     is_stopped: bool,
-    /// Since when its launcher waits for others to have a leader.
-    asks: Option<u64>,
+    /// Does its launcher wait for others who know whether its disk was lost?
+    checks_disk: bool,
+    /// Did it ever find out that a first voter was in this pod before?
+    is_named: bool,
     /// Does it die whenever it starts?
     starves: bool,
 }
 
-/// For so long a launcher waits for others to elect a leader, in milliseconds.
-const PATIENCE: u64 = 10_000;
 /// For so long, at least and at most, a broker that died reads its logs anew, in milliseconds.
 const RECOVERY: (u64, u64) = (1_000, 8_000);
 /// The same, of one in ten that has more to read.
@@ -98,7 +98,8 @@ impl Kubelet {
                 starts,
                 ends: None,
                 is_stopped: false,
-                asks: None,
+                checks_disk: false,
+                is_named: false,
                 starves: false,
             };
             self.containers.insert(pod.meta.uid.clone(), new);
@@ -123,11 +124,13 @@ impl Kubelet {
         container.has_machine = container.has_machine || has_claim(api, pod);
         if container.starts.is_some_and(|starts| now >= starts)
             && !container.starves
-            && self.start(now, pod, node, api, quorum, dice)
+            && self.start(pod, node, api, quorum, dice)
         {
             if let Some(container) = self.containers.get_mut(&pod.meta.uid) {
                 container.starts = None;
             }
+            api.edit_pod(&pod.meta.name, |pod| pod.phase = "Running".to_owned());
+        } else if self.checks_disk(node) && pod.phase != "Running" {
             api.edit_pod(&pod.meta.name, |pod| pod.phase = "Running".to_owned());
         }
         let ready = quorum.is_ready(node) && self.runs(&pod.meta.uid);
@@ -153,7 +156,6 @@ impl Kubelet {
     /// Starts what is in the pod, if its claim, its settings and its certificate are there.
     fn start(
         &mut self,
-        now: u64,
         pod: &PodView,
         node: NodeId,
         api: &mut ApiServer,
@@ -185,7 +187,12 @@ impl Kubelet {
         }
         if !quorum.disks.contains_key(&disk) {
             let founder = founder(node, controller, &settings);
-            let Some(founder) = self.ask_others(now, pod, founder, quorum) else { return false };
+            let told = settings.get("empty.disk").map_or("", String::as_str);
+            let Some(founder) = self.check_disk(pod, founder, told, quorum) else { return false };
+            if let Some(container) = self.containers.get_mut(&pod.meta.uid) {
+                container.checks_disk = false;
+                container.is_named |= founder.is_some();
+            }
             let formatted = self.format(node, founder, &settings, quorum, dice);
             quorum.disks.insert(disk.clone(), formatted);
         }
@@ -210,30 +217,39 @@ impl Kubelet {
 
     /// The launcher of a first voter asks the others whether it was there before. `None` when it asks again later; it is a first
     /// voter no more if it was.
-    fn ask_others(
+    fn check_disk(
         &mut self,
-        now: u64,
         pod: &PodView,
         founder: Option<Founder>,
+        told: &str,
         quorum: &mut Quorum,
     ) -> Option<Option<Founder>> {
         let doubtful = founder.as_ref().filter(|founder| !founder.is_restored);
         let Some(own) = doubtful.map(|founder| founder.own) else { return Some(founder) };
-        let asks = self.containers.get(&pod.meta.uid).and_then(|container| container.asks);
-        match (quorum.remembers(&own), asks) {
-            (Memory::WasThere, _) => {
+        let container = self.containers.get_mut(&pod.meta.uid)?;
+        let memory = quorum.remembers(&own);
+        container.is_named |= matches!(memory, Memory::WasThere | Memory::NoLeader);
+        let has_leader = matches!(memory, Memory::WasThere | Memory::New);
+        match told {
+            _ if has_leader && (container.is_named || told == "replaced") => {
                 quorum.said.push(format!("node {} hears that it was there before", own.node));
-                Some(None)
+                return Some(None);
             }
-            (Memory::Nothing, None) => Some(founder),
-            (_, Some(since)) if now >= since + PATIENCE => Some(founder),
-            _ => {
-                if let Some(container) = self.containers.get_mut(&pod.meta.uid) {
-                    container.asks.get_or_insert(now);
-                }
-                None
-            }
+            _ if has_leader => return Some(founder),
+            "allowed" => return Some(founder),
+            _ if container.is_named => {}
+            "new" => return Some(founder),
+            "late" if memory == Memory::Nothing => return Some(founder),
+            _ => {}
         }
+        container.checks_disk = true;
+        None
+    }
+
+    /// Does the launcher of this node wait for somebody who knows whether its disk was lost?
+    pub fn checks_disk(&self, node: NodeId) -> bool {
+        let of_node = |one: &&Container| one.node == node && one.ends.is_none();
+        self.containers.values().filter(of_node).any(|one| one.checks_disk)
     }
 
     /// What the launcher does with an empty disk.
@@ -299,7 +315,7 @@ impl Kubelet {
             quorum.crash(node);
         }
         let starts = now + down.unwrap_or_else(|| dice.between(least, most));
-        container.asks = None;
+        container.checks_disk = false;
         container.starts = Some(container.starts.map_or(starts, |before| before.max(starts)));
     }
 }
@@ -364,4 +380,64 @@ fn understood_by(pod: &PodView) -> i16 {
     let version = pod.meta.annotations.get(karst_core::names::KAFKA_VERSION_ANNOTATION);
     let known = version.and_then(|version| karst_core::versions::find(version));
     known.and_then(|known| karst_core::versions::metadata_level(known.metadata)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use karst_core::ids::Entropy;
+
+    use super::*;
+
+    const UID: &str = "uid-of-pod";
+
+    fn kubelet() -> (Kubelet, PodView) {
+        let mut kubelet = Kubelet::new(Pace { start: (0, 0), grace: (0, 0), restart: (0, 0) });
+        let container = Container {
+            node: NodeId(1),
+            has_machine: true,
+            starts: Some(0),
+            ends: None,
+            is_stopped: false,
+            checks_disk: false,
+            is_named: false,
+            starves: false,
+        };
+        kubelet.containers.insert(UID.to_owned(), container);
+        let mut pod = PodView::default();
+        pod.meta.uid = UID.to_owned();
+        (kubelet, pod)
+    }
+
+    fn first_voter(is_restored: bool) -> Option<Founder> {
+        let own = Voter { node: NodeId(1), directory: Entropy([1; 32]).directory_id(NodeId(1)) };
+        Some(Founder { own, voters: Arc::new([own].into()), is_restored })
+    }
+
+    /// The same rules as in `crates/node`, module `lost_disk`.
+    #[test]
+    fn where_nobody_answers_only_a_first_disk_of_a_new_quorum_is_formatted_without_a_word() {
+        for (disk, waits) in
+            [("new", false), ("late", true), ("replaced", true), ("", true), ("allowed", false)]
+        {
+            let (mut kubelet, pod) = kubelet();
+            let said = kubelet.check_disk(&pod, first_voter(false), disk, &mut Quorum::default());
+            assert_eq!(said.is_none(), waits, "{disk}");
+            assert_eq!(kubelet.checks_disk(NodeId(1)), waits, "{disk}");
+        }
+        let (mut kubelet, pod) = kubelet();
+        assert!(
+            kubelet.check_disk(&pod, first_voter(true), "", &mut Quorum::default()).is_some(),
+            "given back"
+        );
+    }
+
+    #[test]
+    fn who_was_named_once_waits_until_a_person_or_a_leader_tells() {
+        let (mut kubelet, pod) = kubelet();
+        kubelet.containers.get_mut(UID).unwrap().is_named = true;
+        let mut check =
+            |disk| kubelet.check_disk(&pod, first_voter(false), disk, &mut Quorum::default()).is_none();
+        assert!(check("new"));
+        assert!(!check("allowed"));
+    }
 }

@@ -408,7 +408,7 @@ fn a_broker_that_recovers_its_logs_is_not_restarted_and_its_progress_is_told() {
         (plan.restarts.len(), said)
     };
     let recovery = Some(Recovery { done: 17, all: 340 });
-    let (count, said) = said_to_be(Answer::Known(LauncherView { recovery }));
+    let (count, said) = said_to_be(Answer::Known(LauncherView { recovery, awaits_leader: false }));
     assert!(count == 0 && said.contains("17 of 340"), "{said}");
     let (count, said) = said_to_be(Answer::Silent("connection refused".into()));
     assert!(count == 0 && said.contains("connection refused"), "{said}");

@@ -9,6 +9,7 @@ mod certificates;
 mod clocks;
 mod configuration;
 mod creation;
+mod empty_disk;
 mod golden;
 mod input;
 mod limits;

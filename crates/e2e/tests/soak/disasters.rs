@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use karst_api::{Kafka, KafkaNodePool, KafkaStatus};
 use karst_e2e::cluster::{Cluster, STARTING, condition, is_pod_ready, is_true};
 use karst_e2e::kafka_tools::{ConsoleTools, Kcat};
-use karst_e2e::manifests::{claims, kafka, pool, replicated, separate};
+use karst_e2e::manifests::{claims, kafka, pool, pool_with_claims, replicated, separate};
 use karst_e2e::operator::Operator;
 use karst_e2e::snapshot::Facts;
 use karst_e2e::story::story;
@@ -38,6 +38,8 @@ async fn disasters_are_survived_with_the_help_of_a_person() -> Result<()> {
             cluster.scene.api::<Kafka>().get(&cluster.name).await?.status.and_then(|it| it.quorum?.leader);
         let (restored, other) = if leader == Some(4) { (2, 1) } else { (1, 2) };
         restore(&cluster, &format!("{}:{}", restored + 3, before[restored])).await?;
+        cluster.until_voters(&[3, 4, 5]).await?;
+        cluster.until_pods_ready(6).await?;
 
         scene.step("the other lost disk is replaced");
         cluster
@@ -120,9 +122,43 @@ async fn restore(cluster: &Cluster<'_>, voter: &str) -> Result<()> {
             let is_done = !kafka.annotations().contains_key("karst.io/restore-voter");
             (is_done && is_true(status, "QuorumHealthy") && is_true(status, "QuorumReconciled")).then_some(())
         })
-        .await?;
-    cluster.until_voters(&[3, 4, 5]).await?;
-    cluster.until_pods_ready(6).await
+        .await
+}
+
+/// Of two voters there is no other one to restore than the one that led last. The other one still says that it leads.
+#[tokio::test]
+async fn disasters_that_take_the_leaders_disk_of_two_voters_need_a_person() -> Result<()> {
+    story("disasters-two", Duration::from_secs(900), async |scene| {
+        let pools = [("brokers", "broker", 3), ("controllers", "controller", 2)];
+        let pools = pools.map(|(name, role, replicas)| pool_with_claims("live", name, &[role], replicas));
+        let cluster = Cluster::create_ready(scene, &replicated("live"), &pools).await?;
+        cluster.until_voters(&[3, 4]).await?;
+        let kcat = Kcat::new(&cluster.bootstrap().await?);
+        kcat.round_trip("before", "record").await?;
+        let before = directories(&cluster).await?;
+        let leader = cluster.status().await?.quorum.and_then(|quorum| quorum.leader).context("no leader")?;
+        let directory = before.get(usize::try_from(leader - 3)?).context("another voter leads")?;
+
+        scene.step(format!("the leader, {leader}, loses its disk for good"));
+        let operator = Operator::installed(&scene.client);
+        operator.scale(0).await?;
+        let pod = format!("live-controllers-{leader}");
+        let claim = format!("data-{pod}");
+        scene.api::<PersistentVolumeClaim>().delete(&claim, &DeleteParams::default()).await?;
+        scene.api::<Pod>().delete(&pod, &DeleteParams::default().grace_period(1)).await?;
+        let gone = |claim: Option<&PersistentVolumeClaim>| claim.is_none().then_some(());
+        wait::until_one(scene.api::<PersistentVolumeClaim>(), &claim, "its end", STARTING, gone).await?;
+        operator.scale(1).await?;
+        nobody_is_elected(&cluster).await?;
+
+        restore(&cluster, &format!("{leader}:{directory}")).await?;
+        cluster.until_voters(&[3, 4]).await?;
+        cluster.until_pods_ready(5).await?;
+        ensure!(directories(&cluster).await? == before, "other disks vote");
+        ensure!(kcat.consume("before").await? == ["record"], "what was written before is lost");
+        kcat.round_trip("after", "record").await
+    })
+    .await
 }
 
 /// The settings of a first voter say that it forms the quorum until the operator has seen it in there. Here it never does.

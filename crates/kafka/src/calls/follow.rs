@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
+use kafka_protocol::messages::fetch_response::PartitionData;
 use kafka_protocol::messages::{FetchRequest, FetchResponse};
 use uuid::Uuid;
 
@@ -47,9 +48,7 @@ impl Call for FollowLeader {
     /// That the epoch is over is what was to be expected, and no error.
     fn answer(&self, response: FetchResponse, context: &Context<'_>) -> Result<Endpoint, Error> {
         context.check(response.error_code, None)?;
-        let partition = response.responses.first().and_then(|topic| topic.partitions.first());
-        let partition =
-            partition.ok_or_else(|| context.malformed("it does not speak of the metadata log"))?;
+        let partition = metadata_log(&response, context)?;
         let leader = NodeId::known(partition.current_leader.leader_id.0)
             .ok_or_else(|| Error::NoLeader { endpoint: context.endpoint.clone() })?;
         let found = response.node_endpoints.iter().find(|node| node.node_id.0 == leader.0);
@@ -57,4 +56,30 @@ impl Call for FollowLeader {
         let found = found.ok_or_else(unknown)?;
         context.endpoint_of(&found.host, found.port)
     }
+}
+
+/// In which epoch the one is who is asked. That takes no leader.
+#[derive(Debug)]
+pub(crate) struct QuorumEpoch;
+
+impl Call for QuorumEpoch {
+    const API: Api = FollowLeader::API;
+    const VERSIONS: Versions = FollowLeader::VERSIONS;
+    type Request = FetchRequest;
+    type Answer = i32;
+
+    fn request(&self, version: i16, time_left: Duration) -> FetchRequest {
+        FollowLeader.request(version, time_left)
+    }
+
+    fn answer(&self, response: FetchResponse, context: &Context<'_>) -> Result<i32, Error> {
+        context.check(response.error_code, None)?;
+        let epoch = metadata_log(&response, context)?.current_leader.leader_epoch;
+        if epoch < 0 { Err(context.malformed("it does not tell the epoch")) } else { Ok(epoch) }
+    }
+}
+
+fn metadata_log<'a>(response: &'a FetchResponse, context: &Context<'_>) -> Result<&'a PartitionData, Error> {
+    let partition = response.responses.first().and_then(|topic| topic.partitions.first());
+    partition.ok_or_else(|| context.malformed("it does not speak of the metadata log"))
 }

@@ -27,7 +27,7 @@ pub(crate) use cluster::{DescribeBrokers, DescribeControllers};
 pub(crate) use configs::{DescribeConfigs, DescribeTopicConfigs};
 pub(crate) use features::ApiVersionsCall;
 pub(crate) use find::{FindBroker, FindController, FindLeader};
-pub(crate) use follow::FollowLeader;
+pub(crate) use follow::{FollowLeader, QuorumEpoch};
 pub(crate) use log_dirs::DescribeLogDirs;
 pub(crate) use quorum::{DescribeQuorum, DescribeVoterListeners};
 pub(crate) use reassignments::ListReassignments;

@@ -66,6 +66,12 @@ fn whoever_wants_to_copy_the_metadata_log_is_told_where_the_leader_is() {
 }
 
 #[test]
+fn whoever_wants_to_copy_the_metadata_log_is_told_the_epoch() {
+    let epoch = read(&QuorumEpoch, 17, frame!("4.1.1/fetch-v17.bin")).unwrap();
+    assert!(epoch > 0, "{epoch}");
+}
+
+#[test]
 fn a_killed_broker_is_listed_as_fenced_by_kafka_4() {
     let cluster = read(&DescribeBrokers, 2, frame!("4.1.1/describe-cluster-v2.bin")).unwrap();
     assert!(cluster.fenced_known);

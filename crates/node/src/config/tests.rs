@@ -172,3 +172,29 @@ fn a_directory_of_files_is_read() {
     let read = ConfigFiles::read(dir.path()).unwrap();
     assert_eq!(NodeConfig::parse(&read).unwrap(), NodeConfig::parse(&controller_files()).unwrap());
 }
+
+#[test]
+fn what_is_known_of_an_empty_disk_is_read_and_nothing_is_known_without_a_word() {
+    let read = |files: &ConfigFiles| NodeConfig::parse(files).unwrap().empty_disk;
+    assert_eq!(read(&controller_files()), EmptyDisk::Replaced);
+    for (text, disk) in [
+        ("new", EmptyDisk::New),
+        ("late", EmptyDisk::Late),
+        ("replaced", EmptyDisk::Replaced),
+        ("allowed\n", EmptyDisk::Allowed),
+    ] {
+        assert_eq!(read(&with(file::EMPTY_DISK, text)), disk);
+    }
+    assert!(error_of(&with(file::EMPTY_DISK, "old")).contains("`empty.disk` is \"old\""));
+}
+
+#[test]
+fn a_first_voter_is_known_by_the_list_however_it_formats_now() {
+    let founder = |files: &ConfigFiles| NodeConfig::parse(files).unwrap().founder;
+    assert_eq!(founder(&controller_files()), Some(DIRECTORY_3.parse().unwrap()));
+    assert_eq!(founder(&with(file::STORAGE_FORMAT, "join")), Some(DIRECTORY_3.parse().unwrap()));
+    let mut without_list = with(file::STORAGE_FORMAT, "join");
+    without_list.0.insert(file::INITIAL_CONTROLLERS, Vec::new());
+    assert_eq!(founder(&without_list), None);
+    assert_eq!(founder(&with_server_lines("node.id=7\n")), None);
+}

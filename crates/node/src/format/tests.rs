@@ -250,3 +250,14 @@ fn a_founder_must_carry_the_id_it_was_given() {
     assert!(!has_directory_id(&ours(), DIRECTORY_4.parse().unwrap()));
     assert!(!has_directory_id(&Contents::Empty, DIRECTORY_3.parse().unwrap()));
 }
+
+#[test]
+fn a_vote_is_given_back_to_a_node_whose_other_disks_are_formatted() {
+    let files = with_server_lines(&format!("log.dirs={DATA},{METADATA}\nmetadata.log.dir={METADATA}\n"));
+    let StorageFormat::Initial(voters) = NodeConfig::parse(&files).unwrap().storage_format else { panic!() };
+    let config = config_with(StorageFormat::Restore(voters));
+    let formatting = formatting(&config, &disks(ours(), Contents::Empty));
+    assert_eq!(formatting.directories, [PathBuf::from(METADATA)], "the other one keeps its data");
+    assert_eq!(formatting.quorum, as_initial());
+    assert_eq!(formatting.doubtful, None);
+}

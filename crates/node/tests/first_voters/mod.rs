@@ -5,8 +5,8 @@ use std::net::TcpListener;
 use nix::sys::signal::Signal;
 
 use crate::WELL_BEHAVED;
-use crate::support::controller::{Controller, Said};
-use crate::support::{DIRECTORY_ID, TestNode, eventually};
+use crate::support::controller::{Controller, EPOCH, Said};
+use crate::support::{DIRECTORY_ID, Launched, TestNode, eventually};
 
 /// Another identity than the one that the list of first voters has for the node.
 const NEW_DIRECTORY_ID: &str = "Anjr8banTey_LqVZsppzYg";
@@ -67,24 +67,94 @@ fn a_first_voter_meets_others_that_have_no_leader_yet_and_helps_to_elect_one() {
     assert_first_voter(&call);
 }
 
+/// Waits until the launcher says that it waits, for this reason.
+fn await_waiting(launched: &Launched<'_>, why: &str) {
+    eventually("the launcher says why it waits", || {
+        let (status, text) = launched.get("/ready");
+        status == 503 && text.starts_with("lost-disk check: ") && text.contains(why)
+    });
+    assert_eq!(launched.get("/live").0, 200);
+}
+
+const NAMED: &str = "this node was a controller before";
+
 #[test]
 fn a_first_voter_that_was_there_before_waits_for_the_others_to_elect_a_leader() {
     let other = Controller::without_leader(Said { registered: true, ..NEW });
     let node = TestNode::new(&joining()).with_controllers(&other.address.to_string());
     let mut launched = node.launch();
-    let asks = (503, "asking the other controllers whether this node was there before".to_owned());
-    eventually("the launcher asks", || launched.get("/ready") == asks);
+    await_waiting(&launched, NAMED);
     other.lead();
     assert_eq!(launched.exit_code(), 0, "{}", node.read("output"));
     assert!(node.java_calls()[0].ends_with(" --no-initial-controllers"), "{:?}", node.java_calls());
 }
 
 #[test]
-fn a_voter_that_nobody_else_can_do_without_gets_its_vote_back() {
+fn a_first_voter_that_others_know_votes_on_an_empty_disk_only_when_a_person_says_so() {
     let other = Controller::without_leader(Said { registered: true, ..NEW });
-    let (call, output) = formatted(WELL_BEHAVED, &other.address.to_string());
-    assert_first_voter(&call);
-    assert!(output.contains("the other controllers have no leader"), "{output}");
+    let node = TestNode::new(WELL_BEHAVED).with_controllers(&other.address.to_string());
+    let mut launched = node.launch();
+    await_waiting(&launched, NAMED);
+    assert_eq!(node.java_calls(), [""; 0], "nothing is formatted");
+    node.write("config/empty.disk", "allowed");
+    assert_eq!(launched.exit_code(), 0, "{}", node.read("output"));
+    assert_first_voter(&node.java_calls()[0]);
+}
+
+#[test]
+fn what_others_said_is_remembered_when_the_container_starts_again() {
+    let other = Controller::without_leader(Said { registered: true, ..NEW });
+    let node = TestNode::new(WELL_BEHAVED).with_controllers(&other.address.to_string());
+    let mut launched = node.launch();
+    await_waiting(&launched, NAMED);
+    launched.signal(Signal::SIGTERM);
+    assert_eq!(launched.exit_code(), 143);
+    drop(launched);
+    let node = node.with_controllers("127.0.0.1:1");
+    let mut launched = node.launch();
+    await_waiting(&launched, NAMED);
+    launched.signal(Signal::SIGTERM);
+    assert_eq!(launched.exit_code(), 143);
+    assert_eq!(node.java_calls(), [""; 0], "nothing is formatted");
+}
+
+#[test]
+fn a_disk_that_is_lost_under_a_pod_that_formatted_it_is_not_the_first() {
+    let node = TestNode::new(WELL_BEHAVED).with_controllers("127.0.0.1:1");
+    assert_eq!(node.run().0, 0);
+    std::fs::remove_dir_all(node.data()).unwrap();
+    let mut launched = node.launch();
+    await_waiting(&launched, NAMED);
+    launched.signal(Signal::SIGTERM);
+    assert_eq!(launched.exit_code(), 143);
+    assert_eq!(node.java_calls().len(), 2, "not formatted once more: {:?}", node.java_calls());
+}
+
+#[test]
+fn a_node_that_ran_on_another_disk_waits_for_somebody_who_can_tell() {
+    let ignorant = Controller::without_leader(NEW);
+    for (disk, others, why) in [
+        ("late", "127.0.0.1:1".to_owned(), "no other controller answers"),
+        ("replaced", "127.0.0.1:1".to_owned(), "no other controller answers"),
+        ("replaced", ignorant.address.to_string(), "who can tell"),
+    ] {
+        let node = TestNode::new(&joining()).with_controllers(&others);
+        node.write("config/empty.disk", disk);
+        let mut launched = node.launch();
+        await_waiting(&launched, why);
+        assert_eq!(node.java_calls(), [""; 0], "{disk}");
+        // The operator has seen the node in the quorum.
+        node.write("config/storage.format", "join");
+        eventually("the storage tool is called", || !node.java_calls().is_empty());
+        assert!(node.java_calls()[0].ends_with(" --no-initial-controllers"), "{:?}", node.java_calls());
+        launched.signal(Signal::SIGTERM);
+        assert_eq!(launched.exit_code(), 143, "it waits for a leader");
+    }
+    // Where others know nothing of a late one it is a first voter at once.
+    let node = TestNode::new(WELL_BEHAVED).with_controllers(&ignorant.address.to_string());
+    node.write("config/empty.disk", "late");
+    assert_eq!(node.run().0, 0);
+    assert_first_voter(&node.java_calls()[0]);
 }
 
 #[test]
@@ -112,4 +182,19 @@ fn a_first_voter_that_waits_for_an_answer_can_be_stopped() {
     launched.signal(Signal::SIGTERM);
     assert_eq!(launched.exit_code(), 143);
     assert_eq!(node.java_calls(), [""; 0], "nothing was formatted");
+}
+
+#[test]
+fn a_voter_that_gets_its_vote_back_begins_after_the_term_that_the_others_know() {
+    let other = Controller::without_leader(Said { registered: true, ..NEW });
+    let own_log = "mkdir -p $data/__cluster_metadata-0";
+    let java = format!("if [ $class = tool ]; then format_storage; {own_log}; fi");
+    let node = TestNode::new(&java).with_controllers(&format!("127.0.0.1:1,{}", other.address));
+    node.write("config/storage.format", "restore");
+    let (code, output) = node.run();
+    assert_eq!(code, 0, "{output}");
+    assert_first_voter(&node.java_calls()[0]);
+    let kept = std::fs::read_to_string(node.data().join("__cluster_metadata-0/quorum-state")).unwrap();
+    let next = EPOCH + 1;
+    assert!(kept.contains(&format!("\"leaderId\":-1,\"leaderEpoch\":{next},\"votedId\":-1")), "{kept}");
 }

@@ -10,9 +10,12 @@ use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use kafka_protocol::messages::describe_quorum_response::{PartitionData, ReplicaState, TopicData};
+use kafka_protocol::messages::fetch_response::{
+    FetchableTopicResponse, LeaderIdAndEpoch, PartitionData as FetchedPartition,
+};
 use kafka_protocol::messages::{
-    ApiKey, ApiVersionsResponse, BrokerId, DescribeClusterResponse, DescribeQuorumResponse, ResponseHeader,
-    TopicName,
+    ApiKey, ApiVersionsResponse, BrokerId, DescribeClusterResponse, DescribeQuorumResponse, FetchResponse,
+    ResponseHeader, TopicName,
 };
 use kafka_protocol::protocol::{Encodable, HeaderVersion, StrBytes};
 use karst_kafka::DirectoryId;
@@ -20,6 +23,9 @@ use uuid::Uuid;
 
 /// The id under which it leads.
 const LEADER: BrokerId = BrokerId(4);
+
+/// The term that it knows.
+pub(crate) const EPOCH: i32 = 41;
 
 /// Nobody has more to ask.
 const LONGEST_QUESTION: usize = 64 * 1024;
@@ -147,6 +153,7 @@ fn answer(question: &[u8], controller: &Controller) -> Bytes {
         ApiKey::ApiVersions => message(correlation, version, &versions()),
         ApiKey::DescribeCluster => message(correlation, version, &cluster(controller)),
         ApiKey::DescribeQuorum => message(correlation, version, &quorum(&controller.said)),
+        ApiKey::Fetch => message(correlation, version, &epoch()),
         other => panic!("nobody was to ask {other:?}"),
     }
 }
@@ -163,7 +170,12 @@ fn versions() -> ApiVersionsResponse {
     let offered = |(key, max): (ApiKey, i16)| {
         ApiVersion::default().with_api_key(key as i16).with_min_version(0).with_max_version(max)
     };
-    let all = [(ApiKey::ApiVersions, 4), (ApiKey::DescribeCluster, 2), (ApiKey::DescribeQuorum, 2)];
+    let all = [
+        (ApiKey::ApiVersions, 4),
+        (ApiKey::DescribeCluster, 2),
+        (ApiKey::DescribeQuorum, 2),
+        (ApiKey::Fetch, 17),
+    ];
     ApiVersionsResponse::default().with_api_keys(all.map(offered).into())
 }
 
@@ -181,6 +193,15 @@ fn cluster(own: &Controller) -> DescribeClusterResponse {
         .with_controller_id(leader)
         .with_endpoint_type(2)
         .with_brokers([LEADER].into_iter().chain(voter).map(registered).collect())
+}
+
+/// Nobody leads any more in the term that it knows.
+fn epoch() -> FetchResponse {
+    let leader = LeaderIdAndEpoch::default().with_leader_id(BrokerId(-1)).with_leader_epoch(EPOCH);
+    let partition = FetchedPartition::default().with_error_code(74).with_current_leader(leader);
+    let topic =
+        FetchableTopicResponse::default().with_topic_id(Uuid::from_u128(1)).with_partitions(vec![partition]);
+    FetchResponse::default().with_responses(vec![topic])
 }
 
 fn uuid(directory: &str) -> Uuid {

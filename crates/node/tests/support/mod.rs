@@ -46,6 +46,7 @@ impl TestNode {
         node.write("config/cluster.id", CLUSTER_ID);
         node.write("config/metadata.version", "4.1-IV1");
         node.write("config/storage.format", "initial");
+        node.write("config/empty.disk", "new");
         node.write("config/initial.controllers", &format!("3@localhost:1:{DIRECTORY_ID}"));
         node.write("config/jvm.options", "-Xmx64m\n");
         node.write("config/log4j2.properties", "");

@@ -27,6 +27,9 @@ const BUFFER: usize = 8 << 10;
 /// How a launcher begins to say that Kafka reads its logs anew.
 const RECOVERING: &str = "recovering logs";
 
+/// How it begins to say that its node waits for somebody who knows whether it lost its disk.
+const LOST_DISK_CHECK: &str = "lost-disk check: ";
+
 /// Why nothing is known of a node.
 #[derive(Debug, thiserror::Error)]
 enum Silent {
@@ -88,8 +91,11 @@ async fn readiness(host: &str, port: u16) -> Result<(StatusCode, String), Silent
 
 /// What the node is doing.
 fn view(status: StatusCode, text: &str) -> LauncherView {
-    let recovery = (status == StatusCode::SERVICE_UNAVAILABLE).then(|| recovery(text)).flatten();
-    LauncherView { recovery }
+    let is_unready = status == StatusCode::SERVICE_UNAVAILABLE;
+    LauncherView {
+        recovery: is_unready.then(|| recovery(text)).flatten(),
+        awaits_leader: is_unready && text.starts_with(LOST_DISK_CHECK),
+    }
 }
 
 /// Whatever begins with `recovering logs` says that they are recovered: when the rest cannot be understood, only how far is not
@@ -163,6 +169,17 @@ mod tests {
     }
 
     #[test]
+    fn a_launcher_tells_that_its_node_waits_for_somebody_who_knows_its_disk() {
+        // As the launcher says it.
+        let text = "lost-disk check: this node was a controller before, so its empty disk stands for one that was lost\n";
+        assert!(view(StatusCode::SERVICE_UNAVAILABLE, text).awaits_leader);
+        assert!(!view(StatusCode::OK, text).awaits_leader);
+        for text in ["", "ready", "asking the other controllers whether this node was there before"] {
+            assert!(!view(StatusCode::SERVICE_UNAVAILABLE, text).awaits_leader, "{text}");
+        }
+    }
+
+    #[test]
     fn a_node_that_is_ready_recovers_nothing() {
         let text = "recovering logs: 1 of 2\n";
         assert_eq!(view(StatusCode::OK, text).recovery, None);
@@ -207,7 +224,13 @@ mod tests {
     async fn a_launcher_is_asked_whether_its_node_is_ready() {
         let text = answered("503 Service Unavailable", "recovering logs: 12 of 40\n");
         let (told, asked) = ask_one_who_says(text.as_bytes()).await;
-        assert_eq!(told, Answer::Known(LauncherView { recovery: Some(Recovery { done: 12, all: 40 }) }));
+        assert_eq!(
+            told,
+            Answer::Known(LauncherView {
+                recovery: Some(Recovery { done: 12, all: 40 }),
+                awaits_leader: false
+            })
+        );
         assert!(asked.starts_with("GET /ready HTTP/1.1\r\n"), "{asked}");
         let (told, _) = ask_one_who_says(answered("200 OK", "ready\n").as_bytes()).await;
         assert_eq!(told, Answer::Known(LauncherView::default()));

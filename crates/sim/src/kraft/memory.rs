@@ -8,8 +8,12 @@ use super::{Process, Quorum};
 /// What the others know of a node that is to be a first voter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
-    /// Nothing, or nobody is there to tell.
+    /// Nobody is there to tell.
+    Nobody,
+    /// Those who are there know nothing of it, and nobody leads.
     Nothing,
+    /// Somebody leads, and knows nothing of it.
+    New,
     /// It was there, and somebody leads.
     WasThere,
     /// It was there, and nobody leads now.
@@ -35,8 +39,10 @@ impl Quorum {
         let is_registered = self.processes.values().any(|one| self.has_heard_of(one, voter.node));
         match self.leader_has_seen(voter) {
             Some(has_seen) if has_seen || is_registered => Memory::WasThere,
+            Some(_) => Memory::New,
             None if is_registered => Memory::NoLeader,
-            _ => Memory::Nothing,
+            None if self.processes.values().any(|one| one.controller) => Memory::Nothing,
+            None => Memory::Nobody,
         }
     }
 

@@ -160,9 +160,12 @@ fn partitions(sim: &mut Sim, hosts: &[String], of: &BTreeSet<NodeId>) -> Option<
 
 /// What the launcher of a node says, if it runs.
 fn launcher(sim: &mut Sim, node: NodeId) -> Option<LauncherView> {
-    sim.quorum.processes.get(&node)?;
+    let awaits_leader = sim.kubelet.checks_disk(node);
+    if !awaits_leader {
+        sim.quorum.processes.get(&node)?;
+    }
     let recovery = sim.quorum.tells_of_recovery(node).then_some(Recovery { done: 0, all: 0 });
-    Some(LauncherView { recovery })
+    Some(LauncherView { recovery, awaits_leader })
 }
 
 /// What a node runs with: what Kafka was told stands above what its pod started with.

@@ -24,6 +24,7 @@ const SAMPLES: &[Sample] = samples! {
     "4.1.1/describe-controllers-v2.bin", |message| read(&DescribeControllers, 2, message);
     "4.1.1/describe-quorum-v2.bin", |message| read(&DescribeQuorum, 2, message);
     "4.1.1/fetch-v17.bin", |message| read(&FollowLeader, 17, message);
+    "4.1.1/fetch-v17.bin", |message| read(&QuorumEpoch, 17, message);
     "4.1.1/metadata-v13.bin", |message| read(&topics(), 13, message);
     "4.1.1/describe-configs-v4.bin", |message| read(&orders_config(), 4, message);
     "4.1.1/describe-quorum-v2.bin", |message| read(&DescribeVoterListeners, 2, message);
