@@ -17,6 +17,7 @@ mod losses;
 mod memory;
 mod pools;
 mod quorum;
+mod rewrites;
 mod rights;
 mod rolling;
 mod storage;
