@@ -121,6 +121,18 @@ pub enum Notice {
         /// What was tried, and what Kubernetes said.
         what: String,
     },
+    /// An object that is changed whenever Karst writes it.
+    #[error(
+        "{object} does not stay as Karst writes it{}: a policy of this Kubernetes, or another controller, changes it; Karst writes it again every minute, and goes on with everything else{}; exempt the object from what changes it", differing(field.as_deref()), held_restarts(holds)
+    )]
+    ObjectKeepsChanging {
+        /// Its kind and name.
+        object: String,
+        /// The field that was found changed, and who changed the object last.
+        field: Option<String>,
+        /// The pods that do not restart meanwhile.
+        holds: Vec<String>,
+    },
     /// Addresses of Kubernetes nodes that Karst does not know.
     #[error(
         "listener '{name}': preferredNodePortAddressType is {asked}, which a pod is not told about its node, so brokers advertise the node's InternalIP; use InternalIP or Hostname, or set advertisedHost of each broker (or advertisedHostTemplate)"
@@ -627,6 +639,14 @@ fn few(names: &[String]) -> String {
     }
 }
 
+fn differing(field: Option<&str>) -> String {
+    field.map(|field| format!(", in {field}")).unwrap_or_default()
+}
+
+fn held_restarts(pods: &[String]) -> String {
+    if pods.is_empty() { String::new() } else { format!(", but does not restart {}", few(pods)) }
+}
+
 fn missing_pods(missing: &[String]) -> String {
     if missing.is_empty() { String::new() } else { format!(" (missing: {})", few(missing)) }
 }
@@ -652,6 +672,7 @@ impl Notice {
             Self::ListenerServiceRefused { .. } => "ListenerServiceRefused",
             Self::Refused { .. } => "KubernetesRefused",
             Self::ForeignObject { .. } => "ForeignObject",
+            Self::ObjectKeepsChanging { .. } => "ObjectKeepsChanging",
             Self::NodeAddressType { .. } => "NodeAddressUnknown",
             Self::ListenerBrokersUnknown { .. } => "ListenerBrokersUnknown",
             Self::OwnCertificate { .. } => "ListenerCertificateUnusable",
@@ -723,6 +744,7 @@ impl Notice {
                 | Self::ListenerServiceRefused { .. }
                 | Self::Refused { .. }
                 | Self::ForeignObject { .. }
+                | Self::ObjectKeepsChanging { .. }
                 | Self::GrowthRefused { .. }
                 | Self::QuorumChangeFailed { .. }
                 | Self::MetadataFailed { .. }

@@ -17,6 +17,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use karst_api as api;
+use serde_json::Value;
 
 use crate::cluster::{Cluster, Node, Pool};
 use crate::config::REPLICATION_PORT;
@@ -38,7 +39,7 @@ use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
 use crate::world::{ClaimView, Meta, World};
 use crate::{
-    anew, certificates, claim_memory, dynamic, fences, limits, logging, metrics, strangers, unproven,
+    anew, certificates, claim_memory, dynamic, fences, limits, logging, metrics, stored, strangers, unproven,
 };
 
 /// What the annotations about its certificate add to a pod, at most.
@@ -137,9 +138,32 @@ impl Object {
             Self::Service(wanted) => Some(service_digest(wanted)?),
             Self::ConfigMap(wanted) => Some(config_digest(wanted.data.as_ref())?),
             Self::PodSet(wanted) => Some(pod_set_digest(&wanted.spec)?),
-            Self::Budget(wanted) => Some(Digest::of(&wanted.spec)?),
-            Self::Policy(wanted) => Some(Digest::of(&wanted.spec)?),
+            Self::Budget(wanted) => Some(stored::budget_digest(wanted.spec.as_ref())?),
+            Self::Policy(wanted) => Some(stored::policy_digest(wanted.spec.as_ref())?),
         })
+    }
+
+    /// The object as it is sent.
+    pub fn to_json(&self) -> Result<Value, serde_json::Error> {
+        match self {
+            Self::ServiceAccount(object) => serde_json::to_value(object),
+            Self::Service(object) => serde_json::to_value(object),
+            Self::ConfigMap(object) => serde_json::to_value(object),
+            Self::Budget(object) => serde_json::to_value(object),
+            Self::Policy(object) => serde_json::to_value(object),
+            Self::Claim(object) => serde_json::to_value(object),
+            Self::PodSet(object) => serde_json::to_value(object),
+        }
+    }
+
+    /// The fingerprint of all that is asked for, whatever object it is to replace.
+    pub(crate) fn fingerprint(&self) -> Result<Digest, serde_json::Error> {
+        let mut object = self.to_json()?;
+        if let Some(meta) = object["metadata"].as_object_mut() {
+            meta.remove("uid");
+            meta.remove("resourceVersion");
+        }
+        Ok(Digest::of_json(&object))
     }
 
     /// The same, with the version of what it is to replace. Without one it is to be new.
@@ -698,5 +722,5 @@ fn discovery(cluster: &Cluster) -> String {
             serde_json::json!({"port": listener.port, "tls": listener.tls, "protocol": "kafka", "auth": auth})
         })
         .collect();
-    serde_json::Value::Array(listeners).to_string()
+    Value::Array(listeners).to_string()
 }

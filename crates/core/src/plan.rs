@@ -19,7 +19,7 @@ use crate::listeners::{self, address};
 use crate::membership::Renewal;
 use crate::names::{
     ALLOW_LOSS_ANNOTATION, CLUSTER_LABEL, ClusterKey, EMPTY_VOTER_ANNOTATION, LISTENER_LABEL,
-    MIGRATION_ANNOTATION, PAUSE_ANNOTATION, RESTORE_ANNOTATION, is_true,
+    MIGRATION_ANNOTATION, PAUSE_ANNOTATION, POOL_FINALIZER, POOL_LABEL, RESTORE_ANNOTATION, is_true,
 };
 use crate::notice::Notice;
 use crate::objects::{Object, Render};
@@ -29,11 +29,11 @@ use crate::rolling::{Due, Roll};
 use crate::safety::{self, Disks};
 use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
-use crate::world::{Answer, Trouble, World};
+use crate::world::{Answer, PodSetView, PodView, Trouble, World};
 use crate::{
     anew, claims, completion, config, empty_disk, ending, ignored, limits, membership, migration,
-    own_certificates, pods, podset, rack, registration, removals, resolve, restoration, rolling, settings,
-    strangers, upgrade,
+    own_certificates, pods, podset, rack, registration, removals, resolve, restoration, rewrites, rolling,
+    settings, strangers, upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -98,6 +98,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
                 return Ok(plan);
             }
         }
+        plan.protections = removals::released(world, None);
         report_pools(&mut plan, world, Err(&progress), &pool_problems)?;
         return finish(plan, world, None, progress);
     };
@@ -220,8 +221,11 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
             plan.removals = removals::of(world, &cluster, &pool_problems);
         }
         plan.protections = removals::protections(world, &cluster, &pool_problems);
+        plan.protections.extend(removals::released(world, Some(&cluster)));
     }
 
+    // What others change again and again holds nothing back.
+    let contest = rewrites::settle(&mut plan, world)?;
     let makes_voters = restoration.as_ref().is_some_and(|one| !one.is_over);
     plan.objects_rely_on_pods = (makes_voters || moves) && !plan.objects.is_empty();
     if migration::is_over(world) {
@@ -230,10 +234,9 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
 
     // The quorum, then the pods that restart: only what is written already can be restarted into.
     let due = rolling::due(world, &cluster, &settings.outlived);
-    let is_written = plan.objects.is_empty() && plan.services.is_empty();
-    let is_settled = plan.facts.is_empty() && plan.certificates.is_empty() && is_written;
+    let is_settled = plan.facts.is_empty() && plan.certificates.is_empty() && plan.is_written();
     let next = match is_settled {
-        true => rolling::next(world, &cluster, &due).or(ending::next(world, Some(&cluster))),
+        true => rolling::next(world, &cluster, &due, &contest.held).or(ending::next(world, Some(&cluster))),
         false => Roll::default(),
     };
     if plan.facts.is_empty() {
@@ -241,7 +244,9 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         join_and_leave(&mut plan, world, &cluster, &Renewal { leaves: next.leaves_first, waiting });
     }
     if is_settled {
-        configure(&mut plan, world, settings);
+        if !contest.forgets_settings {
+            configure(&mut plan, world, settings);
+        }
         plan.marks = rolling::marks(world, &cluster);
         forget_what_may_be_lost(&mut plan, world, &due, &to_move);
         roll(&mut plan, world, next);
@@ -639,7 +644,7 @@ fn report_pools(
             (Some(problems), _) => Progress::Refused(problems.clone()),
             (None, Ok((cluster, due))) if cluster.pools.iter().any(|pool| pool.name == *name) => {
                 match status::progress(world, cluster, due, Some(name)) {
-                    Progress::Ready if !plan.objects.is_empty() => Progress::Applying,
+                    Progress::Ready if !plan.is_written() => Progress::Applying,
                     progress => progress,
                 }
             }
@@ -662,6 +667,7 @@ fn refuse(
     pool_problems: &BTreeMap<String, Vec<Problem>>,
 ) -> Result<Plan, serde_json::Error> {
     plan.problems.push(problem.clone());
+    plan.protections = removals::released(world, None);
     let progress = Progress::Refused(vec![problem]);
     report_pools(&mut plan, world, Err(&progress), pool_problems)?;
     finish(plan, world, None, progress)
@@ -684,10 +690,31 @@ fn finish(
 pub fn released_without_kafka(
     pools: &BTreeMap<String, Arc<api::KafkaNodePool>>,
 ) -> BTreeMap<String, Protection> {
-    let going = pools.iter().filter(|(_, pool)| {
-        pool.metadata.deletion_timestamp.is_some() && removals::is_protected(&pool.metadata)
-    });
-    going.map(|(name, _)| (name.clone(), Protection::Remove)).collect()
+    removals::going(pools).map(|name| (name.clone(), Protection::Remove)).collect()
+}
+
+/// Pools that are deleted and whose `Kafka` resource exists, but is not one that this operator looks after: those of which nothing
+/// runs, and nothing is left to wait for. Another operator may look after the others.
+pub fn released_without_care(
+    key: &ClusterKey,
+    pools: &BTreeMap<String, Arc<api::KafkaNodePool>>,
+    pod_sets: &BTreeMap<String, Arc<PodSetView>>,
+    pods: &BTreeMap<String, Arc<PodView>>,
+) -> BTreeMap<String, Protection> {
+    let runs = |pool: &String| {
+        pod_sets.contains_key(&key.pod_set(pool))
+            || pods.values().any(|pod| pod.meta.labels.get(POOL_LABEL) == Some(pool))
+    };
+    let idle = removals::going(pools).filter(|pool| !runs(pool));
+    idle.map(|name| (name.clone(), Protection::Remove)).collect()
+}
+
+/// What to say of a pool that is deleted, has nodes, and whose cluster this operator does not look after.
+pub fn cared_for_by_nobody(key: &ClusterKey, pool: &str) -> String {
+    format!(
+        "KafkaNodePool {pool} is being deleted and has nodes, but this operator does not look after Kafka {} (its labels do not match STRIMZI_CUSTOM_RESOURCE_SELECTOR), so it cannot let them leave in order. If no other operator does, give the Kafka the labels again, or take the finalizer {POOL_FINALIZER} off the pool: its nodes stay then",
+        key.name
+    )
 }
 
 /// The statuses of pools whose `Kafka` resource does not exist.
@@ -696,13 +723,15 @@ pub fn pools_without_kafka(
     pools: &BTreeMap<String, Arc<api::KafkaNodePool>>,
     now: Timestamp,
 ) -> Result<BTreeMap<String, Value>, serde_json::Error> {
-    let progress = Progress::Underway {
-        reason: "KafkaMissing",
-        message: format!(
-            "no Kafka '{}' exists in this namespace; create it, or correct the label {CLUSTER_LABEL}",
-            key.name
+    let message = match key.name.as_str() {
+        "" => format!(
+            "the label {CLUSTER_LABEL} is missing: set it to the name of the Kafka that this pool belongs to"
+        ),
+        name => format!(
+            "no Kafka '{name}' exists in this namespace; create it, or correct the label {CLUSTER_LABEL}"
         ),
     };
+    let progress = Progress::Underway { reason: "KafkaMissing", message };
     let mut patches = BTreeMap::new();
     for (name, pool) in pools.iter().filter(|(_, pool)| pool.metadata.deletion_timestamp.is_none()) {
         let new = status::of_pool(key, now, name, pool, &progress, &[]);

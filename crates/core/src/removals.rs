@@ -3,15 +3,18 @@
 //! Whose pool cannot be read, or is not there at all, keeps everything.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use karst_api as api;
 
 use crate::claim_memory::{is_disposable, is_to_be_released};
 use crate::cluster::{Cluster, Pool};
 use crate::ids::NodeId;
 use crate::listeners::Reach;
-use crate::names::{LISTENER_LABEL, POD_NAME_LABEL, POOL_FINALIZER, POOL_LABEL, node_of_pod};
+use crate::names::{LISTENER_LABEL, POD_NAME_LABEL, POOL_FINALIZER, POOL_LABEL, VIRTUAL_POOL, node_of_pod};
 use crate::plan::{Protection, Removal, Seen};
+use crate::pools;
 use crate::problem::Problem;
 use crate::strangers;
 use crate::world::{Meta, World};
@@ -130,6 +133,39 @@ pub(crate) fn protections(
         }
     };
     cluster.pools.iter().filter(|pool| pool.has_resource).filter_map(of_pool).collect()
+}
+
+/// Pools that are deleted, are not part of what is carried out, and have nothing left: they wait for nothing. So it is with one that
+/// is not valid and never ran, with one whose label named another cluster before, and with one that is not used.
+pub(crate) fn released(world: &World, cluster: Option<&Cluster>) -> BTreeMap<String, Protection> {
+    let is_carried_out = |name: &str| {
+        cluster.is_some_and(|cluster| cluster.pools.iter().any(|one| one.has_resource && one.name == name))
+    };
+    // What bears the name of the pool belongs to the nodes that are there without pools.
+    let is_virtual = |name: &str| name == VIRTUAL_POOL && !pools::uses_pools(&world.kafka);
+    let has_pods =
+        |name: &String| world.pods.values().any(|pod| pod.meta.labels.get(POOL_LABEL) == Some(name));
+    // Nodes that the pool still remembers may vote with their disks.
+    let has_disks = |name: &String| {
+        let status = world.pools.get(name).and_then(|pool| pool.status.as_ref());
+        let has_nodes =
+            status.and_then(|status| status.node_ids.as_ref()).is_some_and(|nodes| !nodes.is_empty());
+        has_nodes && world.claims.values().any(|claim| claim.meta.labels.get(POOL_LABEL) == Some(name))
+    };
+    let has_nothing = |name: &String| {
+        let has_nodes = has_pods(name) || has_pod_set(world, name) || has_disks(name);
+        is_virtual(name) || !(has_nodes || has_remains(world, name))
+    };
+    let going = going(&world.pools).filter(|name| !is_carried_out(name) && has_nothing(name));
+    going.map(|name| (name.clone(), Protection::Remove)).collect()
+}
+
+/// Pools that are deleted, and whose deletion waits.
+pub(crate) fn going(pools: &BTreeMap<String, Arc<api::KafkaNodePool>>) -> impl Iterator<Item = &String> {
+    let is_going = |pool: &api::KafkaNodePool| {
+        pool.metadata.deletion_timestamp.is_some() && is_protected(&pool.metadata)
+    };
+    pools.iter().filter(move |(_, pool)| is_going(pool)).map(|(name, _)| name)
 }
 
 /// May anything be made for a pool? Not before its deletion would wait for it. One that has nodes goes on all the same.

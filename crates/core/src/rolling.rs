@@ -293,15 +293,16 @@ pub(crate) fn about_to_lose_disks(due: &[Due<'_>], roll: &Roll) -> BTreeSet<Node
     due.map(|due| due.node.id).collect()
 }
 
-/// Decides which of the pods that are to restart do so now.
-pub(crate) fn next(world: &World, cluster: &Cluster, due: &[Due<'_>]) -> Roll {
+/// Decides which of the pods that are to restart do so now. Those that are held do not, and the others do not wait for them.
+pub(crate) fn next(world: &World, cluster: &Cluster, due: &[Due<'_>], held: &BTreeSet<String>) -> Roll {
+    let due: Vec<_> = due.iter().filter(|due| !held.contains(&due.pod.meta.name)).collect();
     if due.is_empty() {
         return Roll::default();
     }
     let inside = Inside::of(world);
     let is_of_no_use = |pod: &PodView| pod.stuck.is_some() || certificates::is_of_no_use(world, &inside, pod);
     let (broken, due): (Vec<_>, Vec<_>) =
-        due.iter().partition(|due| is_of_no_use(due.pod) && due.disks == Disks::Stay);
+        due.into_iter().partition(|due| is_of_no_use(due.pod) && due.disks == Disks::Stay);
     if !broken.is_empty() {
         let restarts = broken.into_iter().map(|due| restart(world, due, None)).collect();
         return Roll { restarts, ..Roll::default() };

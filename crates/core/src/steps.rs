@@ -131,6 +131,8 @@ pub struct Plan {
     pub objects: Vec<Object>,
     /// Services of listeners to write. That one cannot be written is remembered and told; nothing else waits for it.
     pub services: Vec<Object>,
+    /// Objects that do not stay as they are written, by kind and name. Nothing else waits for them.
+    pub contested: BTreeSet<String>,
     /// Claims to grow. That one cannot is remembered and told; nothing else waits for it.
     pub growths: Vec<Growth>,
     /// Objects to delete.
@@ -239,6 +241,12 @@ impl Plan {
             Deed::Change(change) => Some(change),
             _ => None,
         })
+    }
+
+    /// Is all written that others wait for?
+    pub(crate) fn is_written(&self) -> bool {
+        let mut unwritten = self.objects.iter().chain(&self.services);
+        unwritten.all(|object| self.contested.contains(&object.describe()))
     }
 
     /// The pools for whose nodes something is made that may not be there yet. Look first whether they still exist: what belongs to

@@ -20,6 +20,7 @@ use crate::names::{
     REVISION_ANNOTATION, node_of_pod,
 };
 use crate::podset::Rendered;
+use crate::rewrites::Rewrite;
 use crate::steps::Deed;
 
 /// Twice as long as the longest pause that is remembered.
@@ -561,6 +562,8 @@ pub struct World {
     pub refusals: BTreeSet<String>,
     /// Objects of others in place of the cluster's, by kind and name.
     pub strangers: BTreeMap<String, Stranger>,
+    /// How often the same was written to objects lately, by kind and name.
+    pub rewrites: BTreeMap<String, Rewrite>,
     /// Services of listeners that Kubernetes refused, by name.
     pub refused_services: BTreeMap<String, RefusedService>,
     /// Secrets of users that the resource names. One that is not here was not read yet.

@@ -86,6 +86,12 @@ impl Events {
         self.publish(object, Weight::Warning, "Unreadable", note).await;
     }
 
+    /// A pool waits for an operator that looks after its cluster, and this is none.
+    pub(crate) async fn not_ours(&self, key: &ClusterKey, pool: &ObjectReference, note: &str) {
+        tracing::warn!(cluster = %key, "{note}");
+        self.publish(pool, Weight::Warning, "KafkaNotSelected", note).await;
+    }
+
     /// A condition is new.
     pub(crate) async fn condition(
         &self,

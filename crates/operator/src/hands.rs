@@ -24,9 +24,10 @@ use karst_core::names::{
 };
 use karst_core::objects::Object;
 use karst_core::plan::{Mark, Protection};
-use karst_core::strangers;
+use karst_core::rewrites::Rewrite;
 use karst_core::world::{PodView, World};
-use kube::api::{ListParams, ObjectList, PartialObjectMeta, Patch, PatchParams};
+use karst_core::{stored, strangers};
+use kube::api::{ApiResource, DynamicObject, ListParams, ObjectList, PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
 
@@ -36,6 +37,7 @@ use crate::heartbeats::{Heartbeats, Part};
 use crate::index::{Index, Indexed};
 use crate::lease::Leadership;
 use crate::queue::Queue;
+use crate::refusals::Refusals;
 use crate::views::{
     AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, ServiceWire, Watched,
 };
@@ -56,6 +58,8 @@ pub(crate) struct Hands {
     pub(crate) leadership: Arc<Leadership>,
     pub(crate) heartbeats: Arc<Heartbeats>,
     pub(crate) confirmed: Arc<Confirmed>,
+    /// How often the same was written to objects lately, by kind and name.
+    pub(crate) rewrites: Arc<Refusals<Rewrite>>,
 }
 
 impl std::fmt::Debug for Hands {
@@ -176,6 +180,13 @@ impl Hands {
         Err(Failure::Changed(format!("KafkaNodePool {name} is gone since it was looked at")))
     }
 
+    /// Is there a `Kafka` resource, whatever its labels are?
+    pub(crate) async fn has_kafka(&self, key: &ClusterKey) -> Result<bool, Failure> {
+        let kafkas: Api<PartialObjectMeta<Kafka>> = Api::namespaced(self.client.clone(), &key.namespace);
+        let what = format!("could not look at Kafka {}", key.name);
+        Ok(self.call(&what, kafkas.get_opt(&key.name)).await?.is_some())
+    }
+
     async fn live_pools(&self, key: &ClusterKey) -> Result<ObjectList<KafkaNodePool>, Failure> {
         let of_cluster = ListParams::default().labels(&format!("{CLUSTER_LABEL}={}", key.name));
         let pools: Api<KafkaNodePool> = self.api(&key.namespace);
@@ -211,6 +222,7 @@ impl Hands {
         if let Some(owner) = strangers::owner_of_seen(world, object) {
             return Err(Failure::Foreign { object: object.describe(), owner });
         }
+        let difference = self.difference(world, object).await?;
         match object {
             Object::ServiceAccount(account) => self.apply::<AccountWire, _>(world, object, account).await,
             Object::Service(service) => self.apply::<ServiceWire, _>(world, object, service).await,
@@ -223,8 +235,57 @@ impl Hands {
                 Ok(written)
             }
             Object::Claim(claim) => self.apply::<ClaimWire, _>(world, object, claim).await,
+        }?;
+        self.remember_rewrite(world, object, difference)
+    }
+
+    /// Remembers that this was written, and taken.
+    fn remember_rewrite(
+        &self,
+        world: &World,
+        object: &Object,
+        difference: Option<String>,
+    ) -> Result<(), Failure> {
+        let name = object.describe();
+        let rewrite = Rewrite::after(world.rewrites.get(&name), object, world.now, difference);
+        let rewrite = rewrite.map_err(|source| Failure::Render { what: name.clone(), source })?;
+        self.rewrites.remember(&world.key, &name, rewrite);
+        Ok(())
+    }
+
+    /// What is different in an object that was written lately and is not as it was written, and who changed it last. For people:
+    /// without an answer it is written all the same.
+    async fn difference(&self, world: &World, object: &Object) -> Result<Option<String>, Failure> {
+        let render = |source| Failure::Render { what: object.describe(), source };
+        let known = world.rewrites.get(&object.describe());
+        if !known.is_some_and(|known| known.is_of(object).is_ok_and(|is_again| is_again)) {
+            return Ok(None);
         }
-        .map(drop)
+        let resource = match object {
+            Object::ServiceAccount(_) => ApiResource::erase::<AccountWire>(&()),
+            Object::Service(_) => ApiResource::erase::<ServiceWire>(&()),
+            Object::ConfigMap(_) => ApiResource::erase::<ConfigMapWire>(&()),
+            Object::Budget(_) => ApiResource::erase::<BudgetWire>(&()),
+            Object::Policy(_) => ApiResource::erase::<PolicyWire>(&()),
+            Object::PodSet(_) => ApiResource::erase::<StrimziPodSet>(&()),
+            Object::Claim(_) => ApiResource::erase::<ClaimWire>(&()),
+        };
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &world.key.namespace, &resource);
+        let name = object.meta().name.as_deref().unwrap_or_default();
+        let what = format!("could not look at {}", object.describe());
+        let live = match self.call(&what, api.get_opt(name)).await {
+            Ok(live) => live,
+            Err(Failure::NotLeader) => return Err(Failure::NotLeader),
+            Err(_) => return Ok(None),
+        };
+        let Some(live) = live else { return Ok(Some("all of it: it was deleted".to_owned())) };
+        let by = last_manager(&live.metadata).map(|by| format!(" (changed last by \"{by}\")"));
+        let field = stored::first_difference(
+            &object.to_json().map_err(render)?,
+            &serde_json::to_value(&live).map_err(render)?,
+        );
+        Ok(field.map(|field| field + &by.unwrap_or_default()))
     }
 
     /// Writes an object in place of the one that was seen, or as a new one.
@@ -374,6 +435,14 @@ impl Hands {
         }
         Ok(())
     }
+}
+
+/// Who wrote fields of an object last, besides Karst. What a policy changes while Karst writes counts as Karst's.
+fn last_manager(meta: &ObjectMeta) -> Option<String> {
+    let others = meta.managed_fields.iter().flatten();
+    let others = others.filter(|entry| entry.subresource.as_deref().unwrap_or_default().is_empty());
+    let others = others.filter(|entry| entry.manager.as_deref() != Some(MANAGER));
+    others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?.manager.clone()
 }
 
 fn pods_changed(key: &ClusterKey) -> Failure {

@@ -21,6 +21,7 @@ use karst_core::plan::{self, Deed, Fact, Plan, Protection};
 use karst_core::podset::{self, PodAction, Rendered};
 use karst_core::pools;
 use karst_core::references;
+use karst_core::rewrites::Rewrite;
 use karst_core::rolling::Restart;
 use karst_core::status::Progress;
 use karst_core::strangers::Needy;
@@ -54,6 +55,8 @@ use crate::workers::Job;
 const ROUNDS: usize = 8;
 /// How soon to look again whether ConfigMaps that a cluster refers to were read.
 const UNREAD: Duration = Duration::from_secs(5);
+/// How soon to look again whether a cluster that the selector does not show is still there.
+const UNSEEN: Duration = Duration::from_secs(60);
 /// Who asked for something that was refused, besides pod sets.
 const OBJECTS: &str = "objects";
 const CERTIFICATES: &str = "certificates";
@@ -187,6 +190,7 @@ impl Passes {
         self.checked.forget(key);
         self.rendered.forget(key);
         self.doors.forget_cluster(key);
+        self.hands.rewrites.forget_cluster(key);
         self.named_secrets.forget(key);
     }
 
@@ -259,6 +263,7 @@ impl Passes {
             refused_growth: self.growths.of(key),
             refusals: self.refusals.of(key).into_values().flatten().collect(),
             strangers: self.known_strangers(key),
+            rewrites: self.rewrites_of(key),
             refused_services: self.doors.of(key),
             referenced,
             settings: Arc::clone(&self.settings),
@@ -428,6 +433,13 @@ impl Passes {
         has_met
     }
 
+    /// What was written lately. The rest is as it should be, and forgotten.
+    fn rewrites_of(&self, key: &ClusterKey) -> BTreeMap<String, Rewrite> {
+        let now = Timestamp::now();
+        self.hands.rewrites.retain(key, |rewrite| rewrite.is_current(now));
+        self.hands.rewrites.of(key)
+    }
+
     /// Those that were met lately.
     fn known_strangers(&self, key: &ClusterKey) -> BTreeMap<String, Stranger> {
         let mut known = self.strangers.of(key);
@@ -582,8 +594,9 @@ impl Passes {
 
     /// Pools whose cluster does not exist say so.
     async fn pools_without_kafka(&self, key: &ClusterKey, snapshot: &Snapshot) -> Outcome {
-        if !self.sees_all {
-            return Outcome::Done { look_again: None };
+        // Without a label it belongs to none, whatever the selector is.
+        if !self.sees_all && !key.name.is_empty() {
+            return self.pools_of_unseen_kafka(key, snapshot).await;
         }
         let statuses = match plan::pools_without_kafka(key, &snapshot.pools, Timestamp::now()) {
             Ok(statuses) => statuses,
@@ -596,6 +609,30 @@ impl Passes {
         let mut failures = self.protect(key, &snapshot.pools, &released).await;
         failures.extend(self.report_pools(key, &snapshot.pools, &statuses).await);
         if failures.is_empty() { Outcome::Done { look_again: None } } else { self.failed(key, &failures) }
+    }
+
+    /// Pools whose `Kafka` resource the selector does not show. It may exist all the same, and be another operator's.
+    async fn pools_of_unseen_kafka(&self, key: &ClusterKey, snapshot: &Snapshot) -> Outcome {
+        let all = plan::released_without_kafka(&snapshot.pools);
+        if all.is_empty() {
+            return Outcome::Done { look_again: None };
+        }
+        let released = match self.hands.has_kafka(key).await {
+            Ok(true) => plan::released_without_care(key, &snapshot.pools, &snapshot.pod_sets, &snapshot.pods),
+            Ok(false) => all.clone(),
+            Err(failure) => return self.failed(key, &[failure]),
+        };
+        let failures = self.protect(key, &snapshot.pools, &released).await;
+        let waiting = all.keys().filter(|pool| !released.contains_key(*pool));
+        let waiting: Vec<_> = waiting.filter_map(|name| snapshot.pools.get_key_value(name)).collect();
+        for (name, pool) in &waiting {
+            self.events.not_ours(key, &pool.object_ref(&()), &plan::cared_for_by_nobody(key, name)).await;
+        }
+        match failures.is_empty() {
+            // Nobody tells when the resource goes, or gets the labels.
+            true => Outcome::Done { look_again: (!waiting.is_empty()).then_some(UNSEEN) },
+            false => self.failed(key, &failures),
+        }
     }
 
     /// Does the selector leave this cluster to another operator?

@@ -61,6 +61,17 @@ impl<T: Clone> Refusals<T> {
         is_new
     }
 
+    /// Forgets all of a cluster's but these.
+    pub(crate) fn retain(&self, key: &ClusterKey, is_kept: impl Fn(&T) -> bool) {
+        let mut all = self.lock();
+        if let Some(known) = all.get_mut(key) {
+            known.retain(|_, one| is_kept(one));
+            if known.is_empty() {
+                all.remove(key);
+            }
+        }
+    }
+
     /// It was done.
     pub(crate) fn forget(&self, key: &ClusterKey, name: &str) {
         let mut all = self.lock();

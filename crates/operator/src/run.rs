@@ -113,6 +113,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
             leadership: Arc::clone(&leadership),
             heartbeats: Arc::clone(&heartbeats),
             confirmed: Arc::default(),
+            rewrites: Arc::default(),
         },
         config_maps: References::new(client.clone(), Arc::clone(&queue)),
         named_secrets: References::new(client.clone(), Arc::clone(&queue)),

@@ -17,9 +17,9 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec}
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
-use karst_core::digest::Digest;
 use karst_core::names::REVISION_ANNOTATION;
 use karst_core::objects::{self, config_digest, pod_set_digest, service_digest};
+use karst_core::stored::{budget_digest, policy_digest};
 use karst_core::world::{
     ClaimView, ConfigMapView, Controller, Files, Meta, PlainView, PodSetView, PodView, SecretView,
     ServiceAccountView, ServiceView, WantedPod,
@@ -133,7 +133,7 @@ impl Watched for BudgetWire {
     type View = PlainView;
 
     fn view(self) -> PlainView {
-        PlainView { meta: meta(self.metadata), digest: Digest::of(&self.spec).ok() }
+        PlainView { meta: meta(self.metadata), digest: budget_digest(self.spec.as_ref()).ok() }
     }
 }
 
@@ -148,7 +148,7 @@ impl Watched for PolicyWire {
     type View = PlainView;
 
     fn view(self) -> PlainView {
-        PlainView { meta: meta(self.metadata), digest: Digest::of(&self.spec).ok() }
+        PlainView { meta: meta(self.metadata), digest: policy_digest(self.spec.as_ref()).ok() }
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod item;
 mod owners;
+mod policies;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +14,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
-use karst_core::digest::Digest;
-use karst_core::objects::{self, Object, config_digest, pod_set_digest, service_digest};
+use karst_core::objects::{self, Object, config_digest, pod_set_digest};
 use karst_core::world::{
     ClaimView, ConfigMapView, Meta, PlainView, PodSetView, PodView, SecretView, ServiceAccountView,
     ServiceView, WantedPod,
@@ -22,6 +22,7 @@ use karst_core::world::{
 use serde_json::Value;
 
 pub use item::{Item, KINDS, Kind, kind_of};
+pub use policies::PolicyEngine;
 use watch::Told;
 pub use watch::{Event, Watcher};
 
@@ -82,6 +83,10 @@ pub struct ApiServer {
     pub(crate) lost_secrets: u64,
     /// The annotations that were set by the last apply of an object.
     applied: BTreeMap<(Kind, String), BTreeSet<String>>,
+    /// What a policy of whoever runs Kubernetes does.
+    pub(crate) engine: PolicyEngine,
+    /// What somebody is going to change back, and when.
+    provoked: BTreeMap<(Kind, String), u64>,
     /// `Kafka` resources that were deleted, by uid. What they own goes too.
     deleted: BTreeSet<String>,
     now: u64,
@@ -360,7 +365,7 @@ impl ApiServer {
         let item = match object {
             Object::ServiceAccount(_) => Item::Account(Arc::new(ServiceAccountView { meta })),
             Object::Service(service) => {
-                let digest = service_digest(&service).ok();
+                let digest = self.kept_service(&service);
                 Item::Service(Arc::new(ServiceView { meta, digest, ..ServiceView::default() }))
             }
             Object::ConfigMap(map) => {
@@ -372,10 +377,10 @@ impl ApiServer {
                 Item::ConfigMap(Arc::new(ConfigMapView { meta, digest, storage_format, files }))
             }
             Object::Budget(budget) => {
-                Item::Budget(Arc::new(PlainView { meta, digest: Digest::of(&budget.spec).ok() }))
+                Item::Budget(Arc::new(PlainView { meta, digest: self.kept_budget(budget.spec.as_ref()) }))
             }
             Object::Policy(policy) => {
-                Item::Policy(Arc::new(PlainView { meta, digest: Digest::of(&policy.spec).ok() }))
+                Item::Policy(Arc::new(PlainView { meta, digest: self.kept_policy(policy.spec.as_ref()) }))
             }
             // Of a claim that exists only the metadata changes.
             Object::Claim(claim) => Item::Claim(Arc::new(match old {
@@ -394,7 +399,9 @@ impl ApiServer {
                 Item::PodSet(Arc::new(PodSetView { meta, generation, pods, digest, status }))
             }
         };
-        Ok(self.put(item))
+        let stored = self.put(item);
+        self.provoke(kind, stored.item.name());
+        Ok(stored)
     }
 
     fn applied_meta(&self, wanted: &ObjectMeta, old: Option<&Meta>) -> Meta {

@@ -17,6 +17,7 @@ use karst_core::ids::Entropy;
 use karst_core::names::{ClusterKey, POOL_LABEL};
 use karst_core::plan::{self, Plan};
 use karst_core::podset::{self, Rendered};
+use karst_core::rewrites::Rewrite;
 use karst_core::world::{Answers, Settings, Trouble, World};
 
 use crate::dice::Dice;
@@ -73,6 +74,8 @@ pub struct Operator {
     checked: BTreeMap<String, Digest>,
     /// The pod sets as they were rendered last.
     rendered: Rendered,
+    /// How often the same was written to objects lately.
+    rewrites: BTreeMap<String, Rewrite>,
     mint: Mint,
     /// When the cluster is looked at again.
     due: Option<u64>,
@@ -110,6 +113,7 @@ impl Operator {
             troubles: Vec::new(),
             checked: BTreeMap::new(),
             rendered: Rendered::new(),
+            rewrites: BTreeMap::new(),
             mint,
             due: None,
             due_sets: BTreeMap::new(),
@@ -184,6 +188,7 @@ impl Operator {
         self.troubles.clear();
         self.checked.clear();
         self.rendered.clear();
+        self.rewrites.clear();
         self.due = None;
         self.due_sets.clear();
         self.cache.clear();
@@ -335,6 +340,7 @@ impl Operator {
             refused_growth: BTreeMap::new(),
             refusals: BTreeSet::new(),
             strangers: BTreeMap::new(),
+            rewrites: self.rewrites.clone(),
             refused_services: BTreeMap::new(),
             referenced: BTreeMap::new(),
             settings: Arc::clone(&self.settings),
@@ -366,6 +372,8 @@ impl Operator {
         let mut answers = Answers::default();
         let mut uncertified = None;
         for _ in 0..ROUNDS {
+            let now = timestamp(sim.now);
+            self.rewrites.retain(|_, rewrite| rewrite.is_current(now));
             let Some(world) = self.world(sim, answers.clone()) else { return self.keep_orphans(sim) };
             sim.plans += 1;
             let Ok(plan) = plan::plan(&world) else {

@@ -120,6 +120,7 @@ impl Sim {
         if self.next.is_some_and(|next| next <= self.now) {
             self.edit();
         }
+        self.api.react();
         self.api.collect_owned(&mut self.dice);
         self.kubelet.step(self.now, &mut self.api, &mut self.quorum, &mut self.dice);
         self.quorum.step(self.now, &mut self.dice);

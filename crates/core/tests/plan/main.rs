@@ -18,6 +18,7 @@ mod losses;
 mod memory;
 mod pools;
 mod quorum;
+mod rewrites;
 mod rights;
 mod rolling;
 mod storage;

@@ -1,15 +1,16 @@
 //! Pools of a running cluster: growing, shrinking, moving nodes, deletion and conversion.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::support::*;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use karst_api as api;
 use karst_core::ids::NodeId;
-use karst_core::names::POOL_LABEL;
+use karst_core::names::{POOL_FINALIZER, POOL_LABEL};
 use karst_core::objects::Object;
 use karst_core::plan::{Fact, Protection};
-use karst_core::world::{Answer, Answers, PartitionView, Partitions, World};
+use karst_core::world::{Answer, Answers, ClaimView, Meta, PartitionView, Partitions, World};
 
 fn on(nodes: &[i32], found: Vec<PartitionView>) -> Answer<Partitions> {
     Answer::Known(Partitions { of: nodes.iter().copied().map(NodeId).collect(), found })
@@ -372,6 +373,108 @@ fn a_deleted_pool_without_a_cluster_is_released_at_once() {
     delete_pool(&mut world, "brokers");
     let released = karst_core::plan::released_without_kafka(&world.pools);
     assert_eq!(released.into_iter().collect::<Vec<_>>(), [("brokers".to_owned(), Protection::Remove)]);
+}
+
+/// Somebody makes a pool, which is protected at once.
+fn add_pool(world: &mut World, name: &str, edit: impl FnOnce(&mut api::KafkaNodePool)) {
+    let mut pool = api::KafkaNodePool::clone(&world.pools["brokers"]);
+    pool.metadata.name = Some(name.into());
+    pool.metadata.uid = Some(format!("uid-{name}"));
+    pool.metadata.finalizers = Some(vec![POOL_FINALIZER.into()]);
+    pool.status = None;
+    edit(&mut pool);
+    world.pools.insert(name.into(), Arc::new(pool));
+}
+
+#[test]
+fn a_deleted_pool_that_was_never_valid_waits_for_nothing() {
+    let mut world = converged();
+    add_pool(&mut world, "wrong", |pool| pool.spec.roles.clear());
+    converge(&mut world);
+    assert!(world.pools.contains_key("wrong"));
+    delete_pool(&mut world, "wrong");
+    assert_eq!(decide(&world).protections.get("wrong"), Some(&Protection::Remove));
+    converge(&mut world);
+    assert!(!world.pools.contains_key("wrong"));
+    assert_eq!(world.pods.len(), 6);
+}
+
+#[test]
+fn a_deleted_pool_that_runs_and_became_invalid_is_not_let_go() {
+    let mut world = two_broker_pools();
+    edit_pool(&mut world, "more", |pool| pool.spec.roles.clear());
+    delete_pool(&mut world, "more");
+    converge(&mut world);
+    assert!(world.pools.contains_key("more"), "its nodes still run");
+    // Also when everything but a pod is gone by hand.
+    world.pod_sets.remove("my-cluster-more");
+    assert_eq!(decide(&world).protections.get("more"), None);
+    world.pods.retain(|name, _| !name.contains("more"));
+    assert_eq!(decide(&world).protections.get("more"), None, "its settings are still there");
+    world.config_maps.retain(|name, _| !name.contains("more"));
+    world.secrets.retain(|name, _| !name.contains("more"));
+    let meta = Meta { labels: [(POOL_LABEL.into(), "more".into())].into(), ..Meta::default() };
+    world.claims.insert("kept".into(), Arc::new(ClaimView { meta, ..ClaimView::default() }));
+    assert_eq!(decide(&world).protections.get("more"), None, "it remembers a node, and there is a disk");
+    world.claims.remove("kept");
+    assert_eq!(decide(&world).protections.get("more"), Some(&Protection::Remove));
+}
+
+#[test]
+fn a_pool_that_was_relabelled_and_is_deleted_waits_for_nothing_here() {
+    let mut world = converged();
+    add_pool(&mut world, "foreign", |pool| {
+        let status = serde_json::json!({"clusterId": "somebody-elses", "nodeIds": [7]});
+        pool.status = serde_json::from_value(status).unwrap();
+    });
+    converge(&mut world);
+    delete_pool(&mut world, "foreign");
+    assert_eq!(decide(&world).protections.get("foreign"), Some(&Protection::Remove));
+}
+
+#[test]
+fn a_deleted_pool_waits_for_nothing_when_the_cluster_cannot_be_carried_out_and_nothing_of_it_is_there() {
+    let mut world = quickstart();
+    edit_kafka(&mut world, |kafka| kafka.spec.kafka.version = Some("1.2.3".into()));
+    add_pool(&mut world, "early", |_| {});
+    delete_pool(&mut world, "early");
+    let plan = karst_core::plan::plan(&world).unwrap();
+    assert_eq!(plan.protections.into_iter().collect::<Vec<_>>(), [("early".to_owned(), Protection::Remove)]);
+
+    let mut world = converged();
+    edit_kafka(&mut world, |kafka| kafka.spec.kafka.version = Some("1.2.3".into()));
+    delete_pool(&mut world, "brokers");
+    assert_eq!(decide(&world).protections, BTreeMap::new(), "its nodes run");
+}
+
+#[test]
+fn a_pool_that_is_not_used_and_is_deleted_waits_for_nothing() {
+    let mut world = old_cluster();
+    for name in ["kafka", "more"] {
+        convert(&mut world, name, |pool| pool.metadata.finalizers = Some(vec![POOL_FINALIZER.into()]));
+        delete_pool(&mut world, name);
+    }
+    edit_kafka(&mut world, |kafka| kafka.metadata.annotations = None);
+    let going = ["kafka", "more"].map(|name| (name.to_owned(), Protection::Remove));
+    assert_eq!(decide(&world).protections.into_iter().collect::<Vec<_>>(), going);
+    converge(&mut world);
+    assert_eq!((world.pools.len(), world.pods.len()), (0, 3));
+}
+
+#[test]
+fn a_deleted_pool_of_a_cluster_that_nobody_here_looks_after_goes_only_without_nodes() {
+    let mut world = converged();
+    let release = |world: &World| {
+        let World { key, pools, pod_sets, pods, .. } = world;
+        karst_core::plan::released_without_care(key, pools, pod_sets, pods)
+    };
+    delete_pool(&mut world, "brokers");
+    assert_eq!(release(&world), BTreeMap::new());
+    world.pod_sets.remove("my-cluster-brokers");
+    assert_eq!(release(&world), BTreeMap::new(), "its pods are still there");
+    world.pods.retain(|name, _| !name.contains("brokers"));
+    let released: Vec<_> = release(&world).into_iter().collect();
+    assert_eq!(released, [("brokers".to_owned(), Protection::Remove)]);
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use karst_api::Kafka;
 use karst_e2e::cluster::{ACTING, Cluster, STARTING, is_pod_ready, uids};
 use karst_e2e::kafka_tools::ConsoleTools;
@@ -15,8 +17,13 @@ use karst_e2e::wait;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 const BROKERS: [i32; 2] = [0, 1];
+/// The disruption budget of the brokers.
+const BUDGET: &str = "set-kafka";
+/// Karst writes once a minute what somebody keeps changing.
+const FIGHTING: Duration = Duration::from_secs(180);
 
 #[tokio::test]
 async fn settings_change_without_a_restart_where_kafka_can_and_with_one_where_it_must() -> Result<()> {
@@ -28,10 +35,13 @@ async fn settings_change_without_a_restart_where_kafka_can_and_with_one_where_it
         refuse(&cluster).await?;
         change_in_steps(&cluster, &tools).await?;
         report_what_kafka_does_not_take(&cluster).await?;
+        write_what_the_api_server_does_not_keep(&cluster).await?;
+        let meddler = Meddler::begins(&cluster).await?;
         restart_once(&cluster, "a setting that is read at the start", &json!({ "queued.max.requests": 400 }))
             .await?;
         let both = json!({ "queued.max.requests": 300, "log.retention.ms": 700_000 });
         restart_once(&cluster, "one of each kind", &both).await?;
+        meddler.is_named(&cluster).await?;
         expect(&tools, "log.retention.ms", "700000").await?;
         expect(&tools, "queued.max.requests", "300").await?;
         let gone = json!({ "log.retention.ms": null, "message.max.bytes": null });
@@ -141,6 +151,64 @@ async fn report_what_kafka_does_not_take(cluster: &Cluster<'_>) -> Result<()> {
     cluster.until_ready().await?;
     ensure!(before == lives(cluster).await?, "a setting that was not taken restarted something");
     Ok(())
+}
+
+/// An empty list is not kept: what is read is never what was written. It must not be waited for.
+async fn write_what_the_api_server_does_not_keep(cluster: &Cluster<'_>) -> Result<()> {
+    cluster.scene.step("lists of peers that are empty");
+    let before = cluster.pod_uids().await?;
+    let block = json!({ "ipBlock": { "cidr": "0.0.0.0/0", "except": [] } });
+    let pods = json!({ "podSelector": { "matchLabels": {} }, "namespaceSelector": {} });
+    for peers in [json!([block, pods]), json!([])] {
+        let mut listener = kafka("set")["spec"]["kafka"]["listeners"][0].clone();
+        listener["networkPolicyPeers"] = peers;
+        cluster.edit(&json!({ "listeners": [listener] })).await?;
+        // Ready, at this generation.
+        cluster.until_ready().await?;
+    }
+    ensure!(cluster.pod_uids().await? == before, "who may connect is no business of the nodes");
+    Ok(())
+}
+
+/// Somebody who changes the budget of the brokers back whenever Karst writes it.
+struct Meddler(JoinHandle<Result<()>>);
+
+impl Meddler {
+    async fn begins(cluster: &Cluster<'_>) -> Result<Self> {
+        cluster.scene.step("somebody changes a budget back, whenever it is written");
+        let budgets = cluster.scene.api::<PodDisruptionBudget>();
+        budgets.get(BUDGET).await?;
+        Ok(Self(tokio::spawn(async move {
+            loop {
+                let api = budgets.clone();
+                wait::until_one(api, BUDGET, "Karst to write the budget", FIGHTING, |budget| {
+                    let least = budget?.spec.as_ref()?.min_available.clone()?;
+                    (least != IntOrString::Int(0)).then_some(())
+                })
+                .await?;
+                let parameters =
+                    PatchParams { field_manager: Some("meddler".to_owned()), ..PatchParams::default() };
+                let patch = Patch::Merge(json!({ "spec": { "minAvailable": 0 } }));
+                budgets.patch(BUDGET, &parameters, &patch).await?;
+            }
+        })))
+    }
+
+    /// By now it has gone on for a minute, and all the rest was done meanwhile.
+    async fn is_named(self, cluster: &Cluster<'_>) -> Result<()> {
+        let words = ["PodDisruptionBudget set-kafka", "spec.minAvailable", "\"meddler\""];
+        let named = cluster.until_warned("ObjectKeepsChanging", &words, STARTING).await;
+        let has_ended = self.0.is_finished();
+        self.0.abort();
+        ensure!(!has_ended, "nobody fought any more");
+        named
+    }
+}
+
+impl Drop for Meddler {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Every pod is replaced, and none twice.

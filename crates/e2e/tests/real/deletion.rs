@@ -4,17 +4,18 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service, ServiceAccount};
 use karst_api::{Kafka, KafkaNodePool, KafkaStatus, StrimziPodSet};
-use karst_e2e::cluster::{ACTING, Cluster, warnings};
+use karst_e2e::cluster::{ACTING, Cluster, is_true, warnings};
 use karst_e2e::manifests::{claims, kafka, paper_pool, typed_kafka};
 use karst_e2e::story::story;
 use karst_e2e::wait;
 use kube::api::DeleteParams;
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio::process::Command;
 
 /// The garbage collector works when it likes.
 const COLLECTING: Duration = Duration::from_secs(60);
@@ -64,9 +65,39 @@ async fn a_deleted_cluster_keeps_its_claims_and_comes_back_over_them_while_its_p
             })
             .await?;
         ensure!(cluster_id.is_none(), "only Kafka can tell who it is: {cluster_id:?}");
-        Ok(())
+        a_pool_that_nobody_lets_go(&cluster).await
     })
     .await
+}
+
+/// What users are told to do with pools when the operator is gone. Here it only looks away: nobody does anything for a cluster that is paused.
+async fn a_pool_that_nobody_lets_go(cluster: &Cluster<'_>) -> Result<()> {
+    let scene = cluster.scene;
+    scene.step(
+        "deleting a pool of a cluster that nobody looks after, and taking its finalizer off as documented",
+    );
+    cluster.annotate("strimzi.io/pause-reconciliation", Some("true")).await?;
+    cluster
+        .until_status("a word that it is paused", ACTING, |_, status| {
+            is_true(status, "ReconciliationPaused").then_some(())
+        })
+        .await?;
+    scene.api::<KafkaNodePool>().delete("lost", &DeleteParams::default()).await?;
+    let waits = scene.api::<KafkaNodePool>().get("lost").await?;
+    ensure!(waits.meta().deletion_timestamp.is_some(), "the pool does not wait");
+
+    let page = include_str!("../../../../docs/install.md");
+    let (_, rest) =
+        page.split_once("```sh\nkubectl get kafkanodepools").context("the command is not documented")?;
+    let (command, _) = rest.split_once("```").context("the command does not end")?;
+    let here = format!("--namespace {}", scene.namespace);
+    let command = format!("kubectl get kafkanodepools{}", command.replace("--all-namespaces", &here));
+    let done = Command::new("sh").args(["-c", &command]).output().await?;
+    ensure!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    until_only::<KafkaNodePool>(cluster, &["kept"]).await?;
+    let left = scene.api::<KafkaNodePool>().get("kept").await?.metadata.finalizers;
+    ensure!(left.unwrap_or_default().is_empty(), "the other pool keeps its finalizer");
+    cluster.annotate("strimzi.io/pause-reconciliation", None).await
 }
 
 /// How its nodes format disks that are empty.

@@ -5,6 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use karst_api::{Kafka, StrimziPodSet};
 use karst_e2e::audit::Audit;
 use karst_e2e::cluster::Cluster;
@@ -32,6 +34,10 @@ async fn a_pass_that_finds_additions_of_others_only_writes_nothing() -> Result<(
         add::<PersistentVolumeClaim>(scene, "data-calm-nodes-0", &note).await?;
         add::<ConfigMap>(scene, "calm-nodes-0", &note).await?;
         add::<ConfigMap>(scene, "calm-nodes-0", &json!({ "data": { "extra": "c" } })).await?;
+        let eviction = json!({ "spec": { "unhealthyPodEvictionPolicy": "AlwaysAllow" } });
+        add::<PodDisruptionBudget>(scene, "calm-kafka-controllers", &eviction).await?;
+        let outgoing = json!({ "spec": { "policyTypes": ["Ingress", "Egress"], "egress": [{}] } });
+        add::<NetworkPolicy>(scene, "calm-network-policy-kafka", &outgoing).await?;
         Audit::until_calm(CALM, SETTLING).await?;
 
         scene.step("making the operator look again");

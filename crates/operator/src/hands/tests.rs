@@ -34,6 +34,11 @@ impl Server {
         server
     }
 
+    /// There is another object.
+    pub(crate) fn has(&self, path: &str, object: Value) {
+        self.objects.lock().unwrap().insert(path.to_owned(), object);
+    }
+
     fn answer(&self, method: &Method, path: &str, body: &[u8]) -> (StatusCode, Value) {
         let mut objects = self.objects.lock().unwrap();
         if *method == Method::GET {
@@ -99,6 +104,7 @@ impl Server {
             leadership: Arc::new(Leadership::always()),
             heartbeats: Arc::default(),
             confirmed: Arc::default(),
+            rewrites: Arc::default(),
         }
     }
 
@@ -152,6 +158,7 @@ pub(crate) fn world() -> World {
         refused_growth: BTreeMap::new(),
         refusals: BTreeSet::new(),
         strangers: BTreeMap::new(),
+        rewrites: BTreeMap::new(),
         refused_services: BTreeMap::new(),
         referenced: BTreeMap::new(),
         settings: Arc::new(Settings {
@@ -400,4 +407,38 @@ async fn pods_are_made_for_the_pod_set_that_was_just_written_and_for_no_other() 
     let mut older = view;
     older.generation = 1;
     assert!(hands.is_as_seen(NAMESPACE, &older).await.is_err(), "a view that is older than what was written");
+}
+
+/// What is written a second time is looked at first: somebody changed it, and people are told what and who.
+#[tokio::test]
+async fn what_is_written_again_is_compared_with_what_is_there() {
+    let path = format!("/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets/c-kafka");
+    let budget = |least: i32, version: Option<&str>| {
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "c-kafka", "namespace": NAMESPACE, "uid": "uid-budget", "resourceVersion": version, "labels": world().key.labels()},
+            "spec": {"minAvailable": least, "selector": {"matchLabels": {"a": "b"}}}
+        })
+    };
+    let object = |version: &str| Object::Budget(serde_json::from_value(budget(2, Some(version))).unwrap());
+    let mut live = budget(1, Some("7"));
+    live["metadata"]["managedFields"] = json!([
+        {"manager": "karst", "operation": "Apply", "time": "2026-01-02T00:00:00Z"},
+        {"manager": "meddler", "operation": "Update", "time": "2026-01-01T00:00:00Z"},
+        {"manager": "kube-controller-manager", "operation": "Update", "subresource": "status", "time": "2026-01-03T00:00:00Z"}
+    ]);
+    let server = Server::with(&path, live);
+    let hands = server.hands();
+    let mut world = world();
+    let mut said = Vec::new();
+    for version in ["7", "8", "8"] {
+        // Unchanged but for who it is to replace.
+        assert!(hands.write(&world, vec![object(version)]).await.is_empty());
+        world.rewrites = hands.rewrites.of(&world.key);
+        said.push(format!("{:?}", world.rewrites["PodDisruptionBudget c-kafka"]));
+    }
+    assert!(said[0].contains("times: 1") && said[0].contains("difference: None"), "{}", said[0]);
+    let named = "spec.minAvailable (changed last by \\\"meddler\\\")";
+    assert!(said[1].contains("times: 2") && said[1].contains(named), "{}", said[1]);
+    assert!(said[2].contains("times: 3") && said[2].contains(named), "{}", said[2]);
 }

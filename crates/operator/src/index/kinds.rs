@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
-use karst_core::names::{CLUSTER_LABEL, ClusterKey, POOL_LABEL};
+use karst_core::names::{CLUSTER_LABEL, ClusterKey, POOL_FINALIZER, POOL_LABEL};
 use karst_core::world::{
     ClaimView, ConfigMapView, PlainView, PodSetView, PodView, SecretView, ServiceAccountView, ServiceView,
 };
@@ -41,6 +41,13 @@ impl Indexed for Kafka {
 impl Indexed for KafkaNodePool {
     fn slot(objects: &mut Objects) -> &mut Slot<KafkaNodePool> {
         &mut objects.pools
+    }
+
+    /// One that lost its label is still to be let go: it has the place of a cluster without a name.
+    fn cluster(meta: &ObjectMeta) -> Option<&str> {
+        let named = meta.labels.as_ref().and_then(|labels| labels.get(CLUSTER_LABEL));
+        let waits = meta.finalizers.iter().flatten().any(|finalizer| finalizer == POOL_FINALIZER);
+        named.map(String::as_str).or(waits.then_some(""))
     }
 }
 

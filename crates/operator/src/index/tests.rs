@@ -1,7 +1,7 @@
 //! Stories of what an index shows.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use karst_core::names::{CLUSTER_LABEL, POOL_LABEL};
+use karst_core::names::{CLUSTER_LABEL, POOL_FINALIZER, POOL_LABEL};
 use serde_json::json;
 
 use super::*;
@@ -239,4 +239,25 @@ fn no_pods_are_made_or_removed_while_one_cannot_be_read() {
     assert!(index.pod_set(&key("a"), "a-p").is_some());
     tell::<PodWire>(&index, &mut pods, Event::Applied(Err(unreadable_pool("a", "a-p-0", 2))));
     assert!(index.pod_set(&key("a"), "a-p").is_none());
+}
+
+#[test]
+fn a_pool_that_lost_its_label_is_still_seen_while_it_waits() {
+    let (index, mut feed) = (Index::default(), Feed::new(None));
+    let protected = |version: u64| {
+        let mut pool = pool("c", "nodes", "1", version);
+        pool.metadata.finalizers = Some(vec![POOL_FINALIZER.to_owned()]);
+        pool
+    };
+    list(&index, &mut feed, 5, vec![protected(5)]);
+    assert_eq!((pools(&index, "c"), pools(&index, "")), (vec!["nodes".to_owned()], vec![]));
+    let mut bare = protected(6);
+    bare.metadata.labels = None;
+    let work = tell(&index, &mut feed, Event::Applied(Ok(bare.clone())));
+    assert!(work.contains(&pass("c")) && work.contains(&pass("")), "{work:?}");
+    assert_eq!((pools(&index, "c"), pools(&index, "")), (vec![], vec!["nodes".to_owned()]));
+    bare.metadata.finalizers = None;
+    bare.metadata.resource_version = Some("7".to_owned());
+    tell(&index, &mut feed, Event::Applied(Ok(bare)));
+    assert_eq!(pools(&index, ""), [""; 0], "it waits for nobody");
 }

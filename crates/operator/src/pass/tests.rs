@@ -97,6 +97,53 @@ async fn a_decision_that_panics_is_told_in_the_status_of_its_cluster_and_all_oth
     assert!(!patch.to_string().contains("password"), "what a panic says stays in the log: {patch}");
 }
 
+fn going_pool() -> KafkaNodePool {
+    serde_json::from_value(json!({
+        "apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaNodePool",
+        "metadata": {"name": "nodes", "namespace": "myproject", "uid": "uid-pool", "resourceVersion": "7",
+                     "labels": {"strimzi.io/cluster": "unseen"}, "deletionTimestamp": "2026-01-01T00:00:00Z",
+                     "finalizers": ["karst.io/nodes-leave-in-order"]},
+        "spec": {"replicas": 1, "roles": ["broker"], "storage": {"type": "ephemeral"}}
+    }))
+    .unwrap()
+}
+
+/// What becomes of a deleted pool whose `Kafka` the selector does not show: was its finalizer taken off, and is it looked at again?
+async fn of_unseen(kafka_exists: bool, has_pod: bool) -> (bool, bool) {
+    let pool = "/apis/kafka.strimzi.io/v1/namespaces/myproject/kafkanodepools/nodes";
+    let kafka_path = "/apis/kafka.strimzi.io/v1/namespaces/myproject/kafkas/unseen";
+    let server = Server::with(pool, serde_json::to_value(going_pool()).unwrap());
+    if kafka_exists {
+        server.has(kafka_path, kafka("unseen"));
+    }
+    let passes = Passes { sees_all: false, ..passes(&server, Arc::clone(&world().settings)) };
+    passes.hands.learn(going_pool());
+    if has_pod {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "unseen-nodes-0", "namespace": "myproject", "uid": "uid-pod", "resourceVersion": "7",
+                         "labels": {"strimzi.io/cluster": "unseen", "strimzi.io/pool-name": "nodes"}}
+        });
+        passes.hands.learn(serde_json::from_value::<crate::views::PodWire>(pod).unwrap());
+    }
+    let key = ClusterKey { namespace: "myproject".to_owned(), name: "unseen".to_owned() };
+    let snapshot = passes.hands.index.snapshot(&key);
+    assert_eq!((snapshot.pools.len(), snapshot.pods.len()), (1, usize::from(has_pod)));
+    let outcome = passes.pools_without_kafka(&key, &snapshot).await;
+    let released = server
+        .bodies()
+        .iter()
+        .any(|(path, body)| path == pool && body["metadata"]["finalizers"] == json!([]));
+    (released, matches!(outcome, Outcome::Done { look_again: Some(_) }))
+}
+
+#[tokio::test]
+async fn with_a_selector_a_deleted_pool_goes_when_its_kafka_is_gone_or_nothing_runs() {
+    assert_eq!(of_unseen(false, true).await, (true, false), "its Kafka is gone");
+    assert_eq!(of_unseen(true, false).await, (true, false), "nothing of it runs");
+    assert_eq!(of_unseen(true, true).await, (false, true), "another operator may look after it");
+}
+
 #[test]
 fn where_a_pod_of_somebody_else_was_met_none_is_made_for_a_while() {
     let now = Timestamp::UNIX_EPOCH;

@@ -9,6 +9,7 @@ use karst_core::claims::Growth;
 use karst_core::names::{MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, safety_of_kafka, safety_of_pool};
 use karst_core::objects::Object;
 use karst_core::plan::{Fact, Mark, Protection, Removal, Seen};
+use karst_core::rewrites::Rewrite;
 use karst_core::rolling::{Cause, Restart};
 use karst_core::status;
 use karst_core::world::{PodView, World};
@@ -17,7 +18,7 @@ use serde_json::Value;
 use super::{Called, End, Failure, Operator};
 use crate::invariants::Stop;
 use crate::kubernetes::{Item, Kind, Stored, kind_of};
-use crate::sim::Sim;
+use crate::sim::{Sim, timestamp};
 
 impl Operator {
     pub(super) fn write_fact(&mut self, sim: &mut Sim, world: &World, fact: &Fact) -> Called<()> {
@@ -181,6 +182,7 @@ impl Operator {
 
     pub(super) fn write_one(&mut self, sim: &mut Sim, object: &Object) -> Called<()> {
         let what = object.describe();
+        let what_again = what.clone();
         let written = self.call(
             sim,
             || format!("writes {what}{}", details(object)),
@@ -198,7 +200,10 @@ impl Operator {
             },
         );
         match written {
-            Ok(written) => self.learn(written, sim),
+            Ok(written) => {
+                self.learn(written, sim);
+                self.remember_rewrite(sim, object, what_again);
+            }
             Err(End::Failed(Failure::Changed)) => {
                 let name = object.meta().name.as_deref().unwrap_or_default();
                 if let Some(live) = sim.api.stored(kind_of(object), name) {
@@ -209,6 +214,15 @@ impl Operator {
             Err(end) => return Err(end),
         }
         Ok(())
+    }
+
+    fn remember_rewrite(&mut self, sim: &mut Sim, object: &Object, name: String) {
+        let known = self.rewrites.get(&name);
+        let difference = known.map(|_| "spec".to_owned());
+        match Rewrite::after(known, object, timestamp(sim.now), difference) {
+            Ok(rewrite) => drop(self.rewrites.insert(name, rewrite)),
+            Err(error) => sim.fail(format!("{name} could not be rendered: {error}")),
+        }
     }
 
     /// As the real one: what is said of a resource is never written into the next one of its name.

@@ -14,7 +14,7 @@ use karst_core::names::{
 
 use super::{CLUSTER, authorities, disks, disposable, kafka, pool};
 use crate::data::RECORDS;
-use crate::kubernetes::Kind;
+use crate::kubernetes::{Kind, PolicyEngine};
 use crate::sim::Sim;
 
 /// What a user does, or what befalls a node.
@@ -31,7 +31,7 @@ pub enum Edit {
     Version(&'static str),
     /// Asks for another version of Kafka, and for the metadata version to stay.
     VersionOnly(&'static str),
-    /// Asks for another listener: its name, port and type.
+    /// Asks for another listener: its name, port and type. Its lists of who may connect are there, and empty.
     Listen(&'static str, u16, &'static str),
     /// Puts all resources back to what they were.
     Revert,
@@ -103,6 +103,8 @@ pub enum Edit {
     FailDirectory(i32),
     /// All nodes have too little memory: as they are made now, they die whenever they start.
     Starve,
+    /// From now on a policy changes budgets, network policies and services.
+    Enforce(PolicyEngine),
 }
 
 /// Which of the Secrets of an authority.
@@ -183,6 +185,7 @@ impl Edit {
                 | Self::CutOff(..)
                 | Self::FailDirectory(_)
                 | Self::Starve
+                | Self::Enforce(_)
         )
     }
 
@@ -215,7 +218,8 @@ impl Edit {
                 spec.metadata_version = Some("4.1".to_owned());
             }
             Self::Listen(name, port, kind) => {
-                let listener = serde_json::json!({"name": name, "port": port, "type": kind, "tls": false});
+                let listener = serde_json::json!({"name": name, "port": port, "type": kind, "tls": false,
+                                                   "networkPolicyPeers": []});
                 spec.listeners.extend(serde_json::from_value(listener).ok());
             }
             Self::Pause(paused) => annotate(&mut kafka.metadata, PAUSE_ANNOTATION, &paused.to_string()),
@@ -346,6 +350,7 @@ impl Edit {
             }
             Self::Overwrite(kind, half) => authorities::overwrite(sim, *kind, *half),
             Self::LoseTrust => sim.api.delete_secret(&trust_secret(CLUSTER)),
+            Self::Enforce(engine) => sim.api.engine = *engine,
             Self::Wait => {}
             of_kafka => {
                 if let Self::Restore(lost) = of_kafka {

@@ -12,7 +12,6 @@ use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use karst_certs::SecretWrite;
 use karst_core::certificates::{Issue, secret_object};
-use karst_core::digest::Digest;
 use karst_core::dynamic::{self, RunningSetting, SettingChange, Source};
 use karst_core::ids::{DirectoryId, Entropy, NodeId};
 use karst_core::membership::{Change, Voter};
@@ -22,6 +21,8 @@ use karst_core::names::{
 use karst_core::objects::{Object, config_digest, service_digest};
 use karst_core::plan::{Deed, Fact, Plan, Protection, Questions, Removal, plan};
 use karst_core::quorum::InitialControllers;
+use karst_core::rewrites::Rewrite;
+use karst_core::stored;
 use karst_core::versions;
 use karst_core::world::{
     Answer, Answers, ClaimView, ConfigMapView, LogDirView, Meta, PartitionView, Partitions, PlainView,
@@ -80,6 +81,7 @@ pub(crate) fn world(yaml: &str) -> World {
         refused_growth: BTreeMap::new(),
         refusals: BTreeSet::new(),
         strangers: BTreeMap::new(),
+        rewrites: BTreeMap::new(),
         refused_services: BTreeMap::new(),
         referenced: BTreeMap::new(),
         settings: Arc::new(Settings {
@@ -340,7 +342,31 @@ fn meta(meta: &ObjectMeta) -> Meta {
     }
 }
 
+/// What the API server keeps of a spec: no list and no map without entries.
+fn kept<S: serde::Serialize + serde::de::DeserializeOwned>(spec: &Option<S>) -> Option<S> {
+    fn prune(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                fields.values_mut().for_each(prune);
+                let empty_map = |name: &str, value: &Value| {
+                    name == "matchLabels" && value.as_object().is_some_and(serde_json::Map::is_empty)
+                };
+                let empty_list = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+                fields.retain(|name, value| !empty_map(name, value) && !empty_list(value));
+            }
+            Value::Array(items) => items.iter_mut().for_each(prune),
+            _ => {}
+        }
+    }
+    let mut spec = serde_json::to_value(spec.as_ref()?).unwrap();
+    prune(&mut spec);
+    Some(serde_json::from_value(spec).unwrap())
+}
+
 fn write_object(world: &mut World, object: Object) {
+    let written = object.describe();
+    let rewrite = Rewrite::after(world.rewrites.get(&written), &object, world.now, None).unwrap();
+    world.rewrites.insert(written, rewrite);
     let meta = meta(object.meta());
     let name = meta.name.clone();
     match object {
@@ -370,11 +396,11 @@ fn write_object(world: &mut World, object: Object) {
             world.config_maps.insert(name, Arc::new(ConfigMapView { meta, digest, storage_format, files }));
         }
         Object::Budget(budget) => {
-            let digest = Digest::of(&budget.spec).ok();
+            let digest = stored::budget_digest(kept(&budget.spec).as_ref()).ok();
             world.budgets.insert(name, Arc::new(PlainView { meta, digest }));
         }
         Object::Policy(policy) => {
-            let digest = Digest::of(&policy.spec).ok();
+            let digest = stored::policy_digest(kept(&policy.spec).as_ref()).ok();
             world.policies.insert(name, Arc::new(PlainView { meta, digest }));
         }
         Object::Claim(claim) => {
