@@ -30,6 +30,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub enum Phase {
     Starting,
     AskingOthers,
+    /// A voter of a static quorum lost its disk.
+    AwaitingMajority,
     Formatting,
     AwaitingQuorum,
     AwaitingRack,
@@ -68,6 +70,9 @@ impl Phase {
         match self {
             Self::Starting => "starting",
             Self::AskingOthers => "asking the other controllers whether this node was there before",
+            Self::AwaitingMajority => {
+                "the disk of this voter of a static quorum is empty: waiting until a majority of the others has everything"
+            }
             Self::Formatting => "formatting",
             Self::AwaitingQuorum => "waiting for the quorum to have a leader",
             Self::AwaitingRack => "waiting for the operator to tell the rack",

@@ -31,6 +31,7 @@ pub mod ready;
 pub mod recovery;
 mod reload;
 pub mod run;
+mod static_voter;
 pub mod storage;
 pub mod supervise;
 mod threads;

@@ -13,8 +13,10 @@ use tokio::task::JoinSet;
 use tracing::{info, warn};
 
 use crate::classes::Classes;
-use crate::config::{ConfigError, ConfigFiles, NodeConfig, file};
-use crate::format::{Decision, Formatting, QuorumOption, Refusal, decide, has_directory_id};
+use crate::config::{ConfigError, ConfigFiles, NodeConfig, StorageFormat, file};
+use crate::format::{
+    Decision, Formatting, QuorumOption, Refusal, decide, has_directory_id, is_lost_static_voter,
+};
 use crate::founding;
 use crate::health::{self, Kafka, Phase};
 use crate::jvm::{self, Paths};
@@ -25,6 +27,7 @@ use crate::rack::{RackError, RackSource};
 use crate::ready::ReadinessProbe;
 use crate::recovery;
 use crate::reload::Reloader;
+use crate::static_voter;
 use crate::storage;
 use crate::supervise::{Ending, Supervisor};
 use crate::witness;
@@ -159,6 +162,9 @@ impl Node<'_> {
                     Outcome::Done(formatting) => formatting,
                     Outcome::Stopped(ending) => return Ok(Outcome::Stopped(ending)),
                 };
+                if let Outcome::Stopped(ending) = self.await_majority(supervisor, &formatting).await {
+                    return Ok(Outcome::Stopped(ending));
+                }
                 if let Outcome::Stopped(ending) = self.format(supervisor, &formatting).await? {
                     return Ok(Outcome::Stopped(ending));
                 }
@@ -175,6 +181,20 @@ impl Node<'_> {
         self.phase.send_replace(Phase::AskingOthers);
         let question = async { formatting.heard(witness::was_there(self.config, directory).await) };
         self.unless_stopped(supervisor, question).await
+    }
+
+    /// A voter of a static quorum that lost its disk starts on an empty one only when the others can do without what it had. The
+    /// settings are read again meanwhile: a person may decide.
+    async fn await_majority(&self, supervisor: &mut Supervisor, formatting: &Formatting) -> Outcome<()> {
+        if !is_lost_static_voter(self.config, formatting) {
+            return Outcome::Done(());
+        }
+        self.phase.send_replace(Phase::AwaitingMajority);
+        let is_let_in = || {
+            let now = read_config(&self.options.paths);
+            now.is_ok_and(|now| now.storage_format == StorageFormat::StaticAnew)
+        };
+        self.unless_stopped(supervisor, static_voter::wait_for_majority(self.config, is_let_in)).await
     }
 
     /// Does the node start without metadata, into a quorum that it did not form itself? A volume that was added beside
