@@ -24,3 +24,4 @@ mod templates;
 mod upgrade;
 mod versions;
 mod views;
+mod voters;
