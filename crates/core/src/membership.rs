@@ -1,8 +1,11 @@
 //! Who votes: which controller joins or leaves the quorum next.
 //!
-//! One change at a time, and none that could cost the majority. Voters that are dead and not wanted, or that a node's new
-//! disk replaced, leave first: they only count against the majority. Then wanted controllers join, once they are up and
-//! caught up. A voter that is alive leaves last, when all who should join have joined, and the leader after all others.
+//! One change at a time, and none that could cost the majority. Voters that cannot come back leave first: they only count against
+//! the majority. So do those that are not wanted and have been away for long, as long as enough healthy ones are left. Then wanted
+//! controllers join, once they are up and caught up. All others leave last, when all who should join have joined, and the leader
+//! after all others: a voter that is away for a moment is as good as any.
+//!
+//! A change that Kafka has just refused lets others go first, so that one node that cannot join keeps no other from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -20,6 +23,8 @@ use crate::world::{QuorumView, Replica, World};
 const LOOK_AGAIN: Duration = Duration::from_millis(300);
 /// Where three or more controllers are wanted, never fewer than this many healthy ones.
 const ENOUGH: usize = 3;
+/// A voter that has lacked records for so long is dead. A container that restarts, or a machine that does, is back by then.
+const DEAD: Duration = Duration::from_secs(60);
 
 /// A voter: a node and the disk it votes with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,6 +74,14 @@ pub enum Leaving {
 }
 
 impl Change {
+    /// Whose vote it is about, if it is about one.
+    pub fn node(&self) -> Option<NodeId> {
+        match self {
+            Self::Join { voter, .. } | Self::Leave { voter, .. } => Some(voter.node),
+            Self::MakeDynamic => None,
+        }
+    }
+
     /// The reason of the event.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -142,26 +155,90 @@ struct Comparison<'a> {
     renewal: &'a Renewal,
 }
 
+/// Voters that are to leave, by how urgent that is.
+#[derive(Default)]
+struct Unwanted<'a> {
+    /// They cannot come back: another disk is in the place of theirs, or pod and disk are gone.
+    lost: Vec<(&'a Replica, Leaving)>,
+    /// They have been away for long.
+    dead: Vec<(&'a Replica, Leaving)>,
+    /// All others. Who is away for a moment is one of these.
+    others: Vec<(&'a Replica, Leaving)>,
+}
+
+impl Unwanted<'_> {
+    fn is_empty(&self) -> bool {
+        self.lost.is_empty() && self.dead.is_empty() && self.others.is_empty()
+    }
+}
+
+/// What must be left when a voter leaves.
+#[derive(Clone, Copy)]
+struct Guard {
+    /// So many healthy voters, and never less than a majority of those that remain.
+    fewest: usize,
+    /// A voter for each broker that knows no other.
+    keeps_known: bool,
+}
+
+impl Guard {
+    /// For a voter that counts against the majority as long as it is one, or whose successor takes its place at once.
+    const MAJORITY: Self = Self { fewest: 0, keeps_known: false };
+}
+
 impl Comparison<'_> {
     fn decide(&self) -> Membership {
-        let joining = self.joining();
-        let (living, dead): (Vec<_>, Vec<_>) =
-            self.unwanted().into_iter().partition(|(voter, _)| self.is_alive(voter));
+        let unwanted = self.unwanted();
         let mut membership = Membership::default();
-        let first = self.first_leave(&dead, 0, &mut membership.notices);
-        let change = first.or_else(|| joining.into_iter().next()).or_else(|| {
-            let floor = ENOUGH.min(self.wanted.len());
-            self.first_leave(&living, floor, &mut membership.notices)
-        });
-        // That is a change of one disk, and not of how many vote: the floor is for the latter.
-        let change = change.or_else(|| self.first_leave(&self.renewed(), 0, &mut membership.notices));
-        let is_underway = change.is_some() || !(dead.is_empty() && living.is_empty());
-        membership.look_again = is_underway.then_some(LOOK_AGAIN);
-        if change.is_some() {
-            membership.notices.clear();
+        let notices = &mut membership.notices;
+        let dead = Guard { fewest: self.fewest(), keeps_known: false };
+        let others = Guard { fewest: self.fewest(), keeps_known: true };
+        let mut changes = self.leaves(&unwanted.lost, Guard::MAJORITY, notices);
+        changes.extend(self.leaves(&unwanted.dead, dead, notices));
+        let joins = self.joining();
+        let all_joined = joins.is_empty();
+        changes.extend(joins);
+        if all_joined {
+            changes.extend(self.leaves(&unwanted.others, others, notices));
         }
-        membership.change = change;
+        if changes.is_empty() {
+            // That is a change of one disk, and not of how many vote.
+            changes = self.leaves(&self.renewed(), Guard::MAJORITY, notices);
+        }
+        membership.look_again = (!changes.is_empty() || !unwanted.is_empty()).then_some(LOOK_AGAIN);
+        if let Some(change) = self.choose(&changes) {
+            let refused = changes.iter().filter(|other| *other != change);
+            membership.notices = refused.filter_map(|other| self.refusal(other)).collect();
+            membership.change = Some(change.clone());
+        }
         membership
+    }
+
+    /// The first, unless it was refused: then another one has its turn, but for the leader, which leaves after all others. When all
+    /// wait for their time, one of them is chosen all the same, to be told.
+    fn choose<'c>(&self, changes: &'c [Change]) -> Option<&'c Change> {
+        changes.iter().min_by_key(|change| {
+            let is_leader = change.node() == Some(self.quorum.leader);
+            let trouble = self.world.trouble_with(change);
+            let waits = trouble.is_some_and(|trouble| !self.world.time_until(trouble.until).is_zero());
+            (is_leader, waits, trouble.map_or(0, |trouble| trouble.failures))
+        })
+    }
+
+    /// What Kafka said to a change that lets another one go first.
+    fn refusal(&self, change: &Change) -> Option<Notice> {
+        let trouble = self.world.trouble_with(change)?;
+        Some(Notice::QuorumChangeFailed { change: change.to_string(), why: trouble.why.clone() })
+    }
+
+    /// How many healthy voters must be left when one leaves that may come back. Those of pools that cannot be read go on voting. When
+    /// nobody at all is to vote, somebody made a mistake.
+    fn fewest(&self) -> usize {
+        let is_held = |voter: &&Replica| self.held.contains(&voter.node);
+        match self.wanted.len() + self.quorum.voters.iter().filter(is_held).count() {
+            0 => ENOUGH,
+            stay => ENOUGH.min(stay),
+        }
     }
 
     /// Does its vote count? A pod can be unready for a moment while its vote is as good as ever: such a voter is not to go
@@ -206,38 +283,62 @@ impl Comparison<'_> {
     }
 
     /// Voters that are to leave, the leader last.
-    fn unwanted(&self) -> Vec<(&Replica, Leaving)> {
-        let mut unwanted: Vec<_> = self
-            .quorum
-            .voters
-            .iter()
-            .filter(|voter| !self.held.contains(&voter.node))
-            .filter_map(|voter| Some((voter, self.why_leave(voter)?)))
-            .collect();
-        unwanted.sort_by_key(|(voter, _)| (voter.node == self.quorum.leader, voter.node));
+    fn unwanted(&self) -> Unwanted<'_> {
+        let voters = self.quorum.voters.iter().filter(|voter| !self.held.contains(&voter.node));
+        let mut all: Vec<_> = voters.filter_map(|voter| Some((voter, self.why_leave(voter)?))).collect();
+        all.sort_by_key(|(voter, _)| (voter.node == self.quorum.leader, voter.node));
+        let mut unwanted = Unwanted::default();
+        for (voter, why) in all {
+            let is_dead = self.is_dead(voter);
+            let kind = if self.has_new_disk(voter) || is_dead && self.is_gone(voter.node) {
+                &mut unwanted.lost
+            } else if is_dead {
+                &mut unwanted.dead
+            } else {
+                &mut unwanted.others
+            };
+            kind.push((voter, why));
+        }
         unwanted
+    }
+
+    /// Has it been away for long? Of one that was never heard of in this term, nobody knows for how long it was away before.
+    fn is_dead(&self, voter: &Replica) -> bool {
+        voter.behind.unwrap_or(self.quorum.stable_for) >= DEAD && !voter.is_caught_up(self.limit)
+    }
+
+    /// Are its pod and its disks gone? Then nothing can bring it back.
+    fn is_gone(&self, node: NodeId) -> bool {
+        let mut left = self.world.pods.keys().chain(self.world.claims.keys());
+        !left.any(|name| names::node_of_pod(name) == Some(node))
+    }
+
+    /// Does the disk that the node has now fetch, and the one that votes does not?
+    fn has_new_disk(&self, voter: &Replica) -> bool {
+        let mut observers = self.quorum.observers.iter();
+        !voter.is_caught_up(self.limit)
+            && observers.any(|observer| {
+                observer.node == voter.node
+                    && observer.directory != voter.directory
+                    && observer.is_caught_up(self.limit)
+            })
     }
 
     fn why_leave(&self, voter: &Replica) -> Option<Leaving> {
         if !self.wanted.contains_key(&voter.node) {
             return Some(Leaving::NotWanted);
         }
-        // The disk that the node has now fetches; the one that votes does not.
-        let replaced = !voter.is_caught_up(self.limit)
-            && self.quorum.observers.iter().any(|observer| {
-                observer.node == voter.node
-                    && observer.directory != voter.directory
-                    && observer.is_caught_up(self.limit)
-            });
-        replaced.then_some(Leaving::DiskReplaced)
+        self.has_new_disk(voter).then_some(Leaving::DiskReplaced)
     }
 
-    fn first_leave(
+    /// Those of them that can leave now.
+    fn leaves(
         &self,
         leaving: &[(&Replica, Leaving)],
-        floor: usize,
+        guard: Guard,
         notices: &mut Vec<Notice>,
-    ) -> Option<Change> {
+    ) -> Vec<Change> {
+        let mut changes = Vec::new();
         for (voter, why) in leaving {
             let Some(directory) = voter.directory else { continue };
             let (left, healthy) = (self.quorum.voters.len() - 1, self.healthy_without(Some(voter)));
@@ -250,19 +351,18 @@ impl Comparison<'_> {
                 continue;
             }
             // Brokers that know nobody else restart first; see the rolling update.
-            if floor > 0 && self.cuts_off_somebody(voter.node) {
+            if guard.keeps_known && self.cuts_off_somebody(voter.node) {
                 continue;
             }
-            if healthy >= health::majority(left).max(floor) {
+            if healthy >= health::majority(left).max(guard.fewest) {
                 let voter = Voter { node: voter.node, directory };
-                return Some(Change::Leave { voter, why: *why });
-            }
-            // That others are to join first is as it should be.
-            if healthy < health::majority(left) {
+                changes.push(Change::Leave { voter, why: *why });
+            } else if healthy < health::majority(left) {
+                // That others are to join first is as it should be.
                 notices.push(Notice::VoterStays { node: voter.node, left, healthy, voters: self.sick() });
             }
         }
-        None
+        changes
     }
 
     /// Is there a broker that knows no other voter than this one?

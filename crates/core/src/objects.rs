@@ -39,7 +39,8 @@ use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
 use crate::world::{ClaimView, Meta, World};
 use crate::{
-    anew, certificates, claim_memory, dynamic, fences, limits, logging, metrics, stored, strangers, unproven,
+    anew, certificates, claim_memory, dynamic, fences, limits, logging, metrics, safety, stored, strangers,
+    unproven,
 };
 
 /// What the annotations about its certificate add to a pod, at most.
@@ -208,10 +209,11 @@ fn changes_pods(wanted: &api::StrimziPodSet, world: &World) -> bool {
     seen.is_some_and(|seen| !seen.pods.keys().map(String::as_str).eq(names))
 }
 
-/// Is its node to restore a voter, or no longer?
+/// Is its node to vote on an empty disk though somebody may know better, or no longer?
 fn gives_or_takes_vote(wanted: &ConfigMap, world: &World) -> bool {
     let seen = wanted.metadata.name.as_ref().and_then(|name| world.config_maps.get(name));
-    let restores = |format: Option<&String>| format.is_some_and(|it| it == StorageFormat::Restore.as_str());
+    let decided = [StorageFormat::Restore.as_str(), StorageFormat::StaticAnew.as_str()];
+    let restores = |format: Option<&String>| format.is_some_and(|it| decided.contains(&it.as_str()));
     let will = wanted.data.as_ref().and_then(|data| data.get("storage.format"));
     seen.is_some_and(|seen| restores(seen.storage_format.as_ref()) != restores(will))
 }
@@ -564,7 +566,9 @@ impl Render<'_> {
             return StorageFormat::Adopt;
         }
         if self.quorum == Kind::Static {
-            return StorageFormat::Static;
+            let starts_anew = node.pool.roles.has_controller()
+                && safety::may_start_anew(self.world, &self.cluster.pod_name(node));
+            return if starts_anew { StorageFormat::StaticAnew } else { StorageFormat::Static };
         }
         if self.restored(node).is_some() {
             return StorageFormat::Restore;

@@ -16,7 +16,7 @@ use crate::dynamic::{self, Dynamic};
 use crate::identity::{self, Identity};
 use crate::ids::NodeId;
 use crate::listeners::{self, address};
-use crate::membership::Renewal;
+use crate::membership::{Change, Renewal};
 use crate::names::{
     ALLOW_LOSS_ANNOTATION, CLUSTER_LABEL, ClusterKey, EMPTY_VOTER_ANNOTATION, LISTENER_LABEL,
     MIGRATION_ANNOTATION, PAUSE_ANNOTATION, POOL_FINALIZER, POOL_LABEL, RESTORE_ANNOTATION, is_true,
@@ -29,7 +29,7 @@ use crate::rolling::{Due, Roll};
 use crate::safety::{self, Disks};
 use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
-use crate::world::{Answer, PodSetView, PodView, Trouble, World};
+use crate::world::{Answer, Answers, PodSetView, PodView, QuorumView, Trouble, World};
 use crate::{
     anew, claims, completion, config, empty_disk, ending, ignored, limits, membership, migration,
     own_certificates, pods, podset, rack, registration, removals, resolve, restoration, rewrites, rolling,
@@ -253,11 +253,14 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         if racks.are_unknown || !plan.racked.is_empty() {
             keep_brokers(&mut plan, world);
         }
-        plan.restarts
-            .extend(restoration.iter().flat_map(|restoration| restoration.restarts(world, &cluster)));
         unregister_then_upgrade(&mut plan, world, &cluster, due.is_empty());
     }
     pause_after_failures(&mut plan, world);
+    keep_members(&mut plan, world);
+    if is_settled {
+        plan.restarts
+            .extend(restoration.iter().flat_map(|restoration| restoration.restarts(world, &cluster)));
+    }
     plan.look_soon((!plan.deeds.is_empty()).then_some(LOOK_AFTER_DEEDS));
 
     // Status.
@@ -438,6 +441,16 @@ pub(crate) fn bootstrap_servers(world: &World, cluster: &Cluster) -> String {
     hosts.into_iter().map(|host| format!("{host}:{CONTROLLER_PORT}")).collect::<Vec<_>>().join(",")
 }
 
+/// Is this change of the quorum still what to do, by what its leader says now? What it was decided on may be some seconds old.
+pub fn still_changes(
+    world: &World,
+    change: &Change,
+    now: Answer<QuorumView>,
+) -> Result<bool, serde_json::Error> {
+    let answers = Answers { quorum: now, ..world.answers.clone() };
+    Ok(plan(&World { answers, ..world.clone() })?.change() == Some(change))
+}
+
 /// What is asked whenever somebody could answer.
 fn first_questions(world: &World) -> Questions {
     let mut questions = Questions::default();
@@ -565,7 +578,7 @@ fn configure(plan: &mut Plan, world: &World, settings: Dynamic) {
 
 /// What just failed gets a pause, and is told.
 fn pause_after_failures(plan: &mut Plan, world: &World) {
-    for Trouble { deed, why, until } in &world.troubles {
+    for Trouble { deed, why, until, .. } in &world.troubles {
         let Some(position) = plan.deeds.iter().position(|planned| planned == deed) else { continue };
         plan.notices.push(match deed {
             Deed::Change(change) => {
@@ -591,11 +604,13 @@ fn forget_what_may_be_lost(plan: &mut Plan, world: &World, due: &[Due<'_>], to_m
     let is_due = |pod: &str| due.iter().any(|due| due.pod.meta.name == pod && due.disks == Disks::Go);
     let is_on_its_way = |pod: &str| world.pods.get(pod).is_some_and(|pod| pod.meta.deleting);
     let is_listed = |pod: &str| world.pod_sets.values().any(|set| set.pods.contains_key(pod));
+    let is_static = Kind::of(world) == Kind::Static;
     let is_pending = |pod: &str| {
         is_due(pod)
             || is_on_its_way(pod)
             || (world.pods.contains_key(pod) && !is_listed(pod))
             || to_move.contains(pod)
+            || (is_static && is_listed(pod) && safety::may_start_anew(world, pod))
     };
     let annotated = world.kafka.metadata.annotations.as_ref();
     let is_set = annotated.is_some_and(|all| all.contains_key(ALLOW_LOSS_ANNOTATION));
@@ -604,7 +619,7 @@ fn forget_what_may_be_lost(plan: &mut Plan, world: &World, due: &[Due<'_>], to_m
     }
 }
 
-/// Which pods restart now. While the quorum changes, its members stay.
+/// Which pods restart now.
 fn roll(plan: &mut Plan, world: &World, roll: Roll) {
     plan.notices.extend(roll.notices);
     plan.look_soon(roll.look_again);
@@ -616,7 +631,14 @@ fn roll(plan: &mut Plan, world: &World, roll: Roll) {
     plan.questions.launchers.extend(roll.launchers);
     let needy = strangers::Needy::of(world);
     plan.restarts = roll.restarts.into_iter().filter(|restart| needy.may_restart(&restart.pod)).collect();
-    if plan.change().is_some() {
+}
+
+/// While the quorum changes, its members stay. A change that waits after a failure holds nobody, unless it may have happened all the
+/// same: a restart may be just what it needs.
+fn keep_members(plan: &mut Plan, world: &World) {
+    let has_failed = world.troubles.iter().any(|trouble| matches!(trouble.deed, Deed::Change(_)));
+    let is_open = || world.answers.quorum.known().is_some_and(|quorum| !quorum.is_committed);
+    if plan.change().is_some() || has_failed && is_open() {
         plan.restarts
             .retain(|restart| world.pods.get(&restart.pod).is_some_and(|pod| !pod.runs_controller()));
     }

@@ -120,8 +120,11 @@ impl Kind {
 /// How a node formats a disk that is empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StorageFormat {
-    /// Without a word about voters, which its settings name.
+    /// Without a word about voters, which its settings name. Kafka said that the quorum is static, so it exists: an empty disk of a voter
+    /// is one in the place of a lost one, and the launcher waits until the others can do without what was on it.
     Static,
+    /// The same, and it waits for nobody: a person decided that.
+    StaticAnew,
     /// As one of those that form the quorum.
     Initial,
     /// The same, though another disk of the node had this vote before: somebody decided that.
@@ -137,6 +140,7 @@ impl StorageFormat {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Static => "static",
+            Self::StaticAnew => "static-anew",
             Self::Initial => "initial",
             Self::Restore => "restore",
             Self::Join => "join",

@@ -9,6 +9,7 @@ use karst_api as api;
 use crate::cluster::Cluster;
 use crate::health;
 use crate::ids::NodeId;
+use crate::quorum::Kind;
 use crate::status::condition;
 use crate::world::{Answer, QuorumView, World};
 
@@ -22,6 +23,13 @@ const NO_LEADER: &str = "NoLeader";
 
 /// What a person can do when a quorum does not come back by itself.
 const ADVICE: &str = "should a majority of the disks be lost, bring them back, or restore a voter with the annotation karst.io/restore-voter (docs/quorum.md)";
+
+/// The same, of a static quorum: nobody can be replaced in it.
+const STATIC_ADVICE: &str = "should a majority of the disks be lost, bring them back; controllers on empty disks wait for that, or for the annotation karst.io/allow-data-loss with the names of their pods (docs/quorum.md)";
+
+fn advice(world: &World) -> &'static str {
+    if Kind::of(world) == Kind::Static { STATIC_ADVICE } else { ADVICE }
+}
 
 /// Who votes, as the leader says.
 pub(crate) fn view(quorum: &QuorumView) -> api::QuorumStatus {
@@ -136,6 +144,6 @@ fn silent(world: &World, why: &str) -> api::Condition {
     condition(
         HEALTHY,
         false,
-        Some((NO_LEADER, &format!("the quorum does not answer ({why}): {states}{last}; {ADVICE}"))),
+        Some((NO_LEADER, &format!("the quorum does not answer ({why}): {states}{last}; {}", advice(world)))),
     )
 }

@@ -93,6 +93,7 @@ pub fn resolve(world: &World) -> Resolved {
     if let (Some(version), Some(metadata_version), Some(files), true) =
         (version, metadata_version, files, resolved.problems.is_empty())
     {
+        let kept = kept(world, &pools, &resolved.pool_problems);
         let mut cluster = Cluster {
             key: world.key.clone(),
             version,
@@ -101,7 +102,7 @@ pub fn resolve(world: &World) -> Resolved {
             listeners: listeners.served,
             authorization,
             pools,
-            kept: kept(world, &resolved.pool_problems),
+            kept,
             domain: world.settings.cluster_domain.clone(),
             logging: files.logging,
             metrics: files.metrics,
@@ -114,16 +115,22 @@ pub fn resolve(world: &World) -> Resolved {
 }
 
 /// The nodes of pools that are refused: those that their pod sets list. What they do, their pods tell, and of one that is not
-/// there, the status.
-fn kept(world: &World, refused: &BTreeMap<String, Vec<Problem>>) -> Vec<Kept> {
+/// there, the status, or else what its pod set asks for. Where every node's settings name all voters, those of pools that are not
+/// there to be read count too: they run on, and a list without them is another quorum.
+fn kept(world: &World, pools: &[Pool], refused: &BTreeMap<String, Vec<Problem>>) -> Vec<Kept> {
+    let known: BTreeSet<String> = pools.iter().map(|pool| world.key.pod_set(&pool.name)).collect();
+    let unread = world.pod_sets.keys().filter(|name| pools::quorum_is_fixed(world) && !known.contains(*name));
+    let pools_of_sets = refused.keys().map(|pool| (world.key.pod_set(pool), world.pools.get(pool)));
+    let mut sets: BTreeMap<_, _> = unread.map(|name| (name.clone(), None)).collect();
+    sets.extend(pools_of_sets);
     let mut kept = Vec::new();
-    for pool in refused.keys() {
-        let Some(set) = world.pod_sets.get(&world.key.pod_set(pool)) else { continue };
-        let status = world.pools.get(pool).and_then(|pool| pool.status.as_ref()?.roles.as_deref());
-        for pod in set.pods.keys() {
+    for (name, pool) in sets {
+        let Some(set) = world.pod_sets.get(&name) else { continue };
+        let status = pool.and_then(|pool| pool.status.as_ref()?.roles.as_deref());
+        for (pod, wanted) in &set.pods {
             let runs =
                 world.pods.get(pod).and_then(|pod| Roles::of(pod.runs_controller(), pod.runs_broker()));
-            let roles = runs.or_else(|| Roles::parse(status?));
+            let roles = runs.or_else(|| Roles::parse(status?)).or_else(|| wanted.roles());
             if let (Some(id), Some(roles)) = (names::node_of_pod(pod), roles) {
                 kept.push(Kept { id, pod: pod.clone(), roles });
             }

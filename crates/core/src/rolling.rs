@@ -603,7 +603,8 @@ impl Choice<'_> {
     }
 
     /// All who are wanted must vote, and all others must be up and caught up: then none is missed, also not by a change of the quorum
-    /// that follows. A voter that is to leave and still votes counts as any other.
+    /// that follows. A voter that is to leave and still votes counts as any other. One that Kafka refuses again and again is not waited
+    /// for: what is to restart may be what keeps it out.
     fn held_by_voters(&self, due: &Due<'_>, quorum: &QuorumView, loses: bool) -> Option<Held> {
         let limit = health::fetch_timeout(self.world);
         let own = quorum.voters.iter().find(|voter| voter.node == due.node.id);
@@ -615,7 +616,8 @@ impl Choice<'_> {
         let can_join =
             |node: &Node<'_>| !certificates::lacks_certificate(self.world, &self.cluster.pod_name(*node));
         let wanted = self.cluster.voters().filter(can_join).map(|node| node.id);
-        let missing: BTreeSet<NodeId> = wanted.filter(|node| !quorum.has_voter(*node)).collect();
+        let missing = wanted.filter(|node| !quorum.has_voter(*node) && !self.world.is_refused_a_vote(*node));
+        let missing: BTreeSet<NodeId> = missing.collect();
         if !missing.is_empty() && !due.cannot_wait() {
             let missing = health::list(&missing);
             return Some(Held::Until(format!("these controllers have not joined the quorum yet: {missing}")));

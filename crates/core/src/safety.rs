@@ -22,6 +22,13 @@ use crate::world::{Answer, PartitionView, Partitions, PodView, Recovery, World};
 /// How long a node that does not serve, in a cluster that does not answer, is left to itself.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Is this a controller that does not serve, and did a person say that what only it had may be lost? A voter of a static quorum starts
+/// on an empty disk then, whatever the others have.
+pub(crate) fn may_start_anew(world: &World, pod: &str) -> bool {
+    let waits = world.pods.get(pod).is_none_or(|pod| pod.runs_controller() && !pod.is_serving());
+    waits && is_allowed_to_lose(world, pod)
+}
+
 /// What becomes of a node's disks when its pod stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disks {

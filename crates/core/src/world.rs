@@ -8,13 +8,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use karst_api as api;
 
+use crate::cluster::Roles;
 use crate::digest::Digest;
 use crate::dynamic::RunningSetting;
 use crate::health;
 use crate::ids::{DirectoryId, Entropy, NodeId};
+use crate::membership::Change;
 use crate::names::{
     self, BROKER_ROLE_LABEL, CONTROLLER_ROLE_LABEL, ClusterKey, MANAGED_BY, MANAGED_BY_LABEL,
     REVISION_ANNOTATION, node_of_pod,
@@ -25,6 +27,10 @@ use crate::steps::Deed;
 
 /// Twice as long as the longest pause that is remembered.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+/// A change of the quorum that was not tried for so long after its pause is not wanted any more.
+const OUTDATED: SignedDuration = SignedDuration::from_secs(60);
+/// How often in a row a node must be refused before others stop waiting for it. One that just started is often refused once or twice.
+const REFUSED: u32 = 5;
 
 /// Who an object is, without the parts nobody looks at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -139,6 +145,13 @@ pub struct WantedPod {
 }
 
 impl WantedPod {
+    /// What its node is to do.
+    pub(crate) fn roles(&self) -> Option<Roles> {
+        let pod: serde_json::Value = serde_json::from_str(&self.json).ok()?;
+        let has = |label: &str| pod["metadata"]["labels"][label] == "true";
+        Roles::of(has(CONTROLLER_ROLE_LABEL), has(BROKER_ROLE_LABEL))
+    }
+
     /// Is this claim one of its disks?
     pub(crate) fn uses(&self, claim: &str) -> bool {
         self.json.contains(&format!("\"{claim}\""))
@@ -448,6 +461,25 @@ pub struct Trouble {
     pub why: String,
     /// Not to be tried again before.
     pub until: Timestamp,
+    /// How many times in a row it did not.
+    pub failures: u32,
+}
+
+impl Trouble {
+    /// May it be forgotten when this is remembered? Of what takes the place of each other only the newest is still wanted. Each node
+    /// joins or leaves by itself: they take turns, and none is to forget how often it was refused.
+    pub fn is_replaced_by(&self, newer: &Deed, now: Timestamp) -> bool {
+        match (newer, &self.deed) {
+            (Deed::Unregister(_), _) => false,
+            (Deed::Configure(newer), Deed::Configure(older)) => {
+                (&newer.key, newer.node) == (&older.key, older.node)
+            }
+            (Deed::Change(newer), Deed::Change(older)) => {
+                newer.node() == older.node() || now.duration_since(self.until) > OUTDATED
+            }
+            _ => std::mem::discriminant(newer) == std::mem::discriminant(&self.deed),
+        }
+    }
 }
 
 /// The growth of a claim that Kubernetes refused when it was last tried.
@@ -632,6 +664,20 @@ impl World {
         self.hosts(|pod| {
             let node = names::node_of_pod(&pod.meta.name);
             pod.runs_broker() && pod.is_serving() && node.is_some_and(|node| current.contains(&node))
+        })
+    }
+
+    /// What Kafka said when it did not make a change of the quorum.
+    pub(crate) fn trouble_with(&self, change: &Change) -> Option<&Trouble> {
+        self.troubles.iter().find(|trouble| matches!(&trouble.deed, Deed::Change(failed) if failed == change))
+    }
+
+    /// Has this node been refused a vote again and again?
+    pub(crate) fn is_refused_a_vote(&self, node: NodeId) -> bool {
+        self.troubles.iter().any(|trouble| {
+            let is_its =
+                matches!(&trouble.deed, Deed::Change(Change::Join { voter, .. }) if voter.node == node);
+            is_its && trouble.failures >= REFUSED
         })
     }
 

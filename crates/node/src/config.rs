@@ -84,8 +84,10 @@ impl Role {
 /// `storage.format`: what the operator knows about the quorum that this node's empty disk is formatted for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageFormat {
-    /// The voters are in every node's configuration.
+    /// The voters are in every node's configuration. The quorum exists: an empty disk is one in the place of a lost one.
     Static,
+    /// The same, and somebody decided that a voter may start on an empty disk whatever the others have.
+    StaticAnew,
     /// A new dynamic quorum, made by these controllers.
     Initial(InitialControllers),
     /// The same, though the node may have been one of them before: its vote is given back.
@@ -267,7 +269,9 @@ pub enum ConfigError {
     MissingKey(&'static str),
     #[error("`server.config` has `{key}={value}`, which is not {expected}")]
     BadValue { key: &'static str, value: String, expected: &'static str },
-    #[error("`storage.format` is {0:?}; it can be `static`, `initial`, `restore`, `join` or `adopt`")]
+    #[error(
+        "`storage.format` is {0:?}; it can be `static`, `static-anew`, `initial`, `restore`, `join` or `adopt`"
+    )]
     StorageFormat(String),
     #[error("`empty.disk` is {0:?}; it can be `new`, `late`, `replaced` or `allowed`")]
     EmptyDisk(String),
@@ -342,8 +346,12 @@ fn parse_stores(server: &Properties) -> Vec<PathBuf> {
 
 /// Whether the addresses are good is for Kafka to judge.
 fn parse_controllers(server: &Properties) -> Vec<Endpoint> {
-    let servers = server.get("controller.quorum.bootstrap.servers").unwrap_or_default();
-    servers.split(',').filter_map(|server| server.trim().parse().ok()).collect()
+    // Nodes of a static quorum are told its voters, each with its id.
+    let servers = server.get_non_empty("controller.quorum.bootstrap.servers");
+    let servers = servers.or_else(|| server.get("controller.quorum.voters")).unwrap_or_default();
+    let address =
+        |server: &str| server.rsplit_once('@').map_or(server, |(_, address)| address).trim().parse().ok();
+    servers.split(',').filter_map(address).collect()
 }
 
 fn parse_fetch_timeout(server: &Properties) -> Result<Duration, ConfigError> {
@@ -367,6 +375,7 @@ fn parse_cluster_id(files: &ConfigFiles, format: &StorageFormat) -> Result<Optio
 fn parse_storage_format(files: &ConfigFiles) -> Result<StorageFormat, ConfigError> {
     match files.word(file::STORAGE_FORMAT)?.as_str() {
         "static" => Ok(StorageFormat::Static),
+        "static-anew" => Ok(StorageFormat::StaticAnew),
         "join" => Ok(StorageFormat::Join),
         "adopt" => Ok(StorageFormat::Adopt),
         "initial" => parse_initial_controllers(files).map(StorageFormat::Initial),

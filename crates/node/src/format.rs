@@ -241,7 +241,7 @@ fn judge_mark(node: NodeId, cluster_id: Option<&str>, bytes: &[u8]) -> Verdict {
 fn quorum_option(config: &NodeConfig, directories: &[(PathBuf, Contents)]) -> QuorumOption {
     use WhyNotInitial::{BrokerOnly, MetadataFormatted, MetadataLost, NotListed, QuorumExists};
     let controllers = match &config.storage_format {
-        StorageFormat::Static => return QuorumOption::Static,
+        StorageFormat::Static | StorageFormat::StaticAnew => return QuorumOption::Static,
         StorageFormat::Join | StorageFormat::Adopt => {
             return QuorumOption::NoInitialControllers(QuorumExists);
         }
@@ -271,6 +271,15 @@ fn doubtful(config: &NodeConfig, quorum: &QuorumOption, metadata: Option<&Conten
         QuorumOption::InitialControllers { own_directory, .. } if !is_sure => Some(*own_directory),
         _ => None,
     }
+}
+
+/// Is this an empty disk in the place of one that a voter of a static quorum had? Nothing becomes a part of such a quorum later.
+#[must_use]
+pub fn is_lost_static_voter(config: &NodeConfig, formatting: &Formatting) -> bool {
+    let metadata = config.log_dirs.metadata();
+    config.storage_format == StorageFormat::Static
+        && config.role.is_controller()
+        && formatting.directories.iter().any(|directory| directory == metadata)
 }
 
 /// Proof that no disk was lost: the tool was killed while it made this very directory that of a first voter. Without

@@ -34,6 +34,8 @@ const LOST_DISK_CHECK: &str = "lost-disk check";
 pub enum Phase {
     Starting,
     AskingOthers(Option<Waiting>),
+    /// A voter of a static quorum lost its disk.
+    AwaitingMajority,
     Formatting,
     AwaitingQuorum,
     AwaitingRack,
@@ -75,6 +77,9 @@ impl Phase {
                 "asking the other controllers whether this node was there before".to_owned()
             }
             Self::AskingOthers(Some(why)) => format!("{LOST_DISK_CHECK}: {why}"),
+            Self::AwaitingMajority => {
+                "the disk of this voter of a static quorum is empty: waiting until a majority of the others has everything".to_owned()
+            }
             Self::Formatting => "formatting".to_owned(),
             Self::AwaitingQuorum => "waiting for the quorum to have a leader".to_owned(),
             Self::AwaitingRack => "waiting for the operator to tell the rack".to_owned(),

@@ -33,6 +33,7 @@ pub mod recovery;
 mod reload;
 mod restored;
 pub mod run;
+mod static_voter;
 pub mod storage;
 pub mod supervise;
 mod threads;

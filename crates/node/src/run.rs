@@ -14,7 +14,9 @@ use tracing::{info, warn};
 
 use crate::classes::Classes;
 use crate::config::{ConfigError, ConfigFiles, NodeConfig, StorageFormat, file};
-use crate::format::{Decision, Formatting, QuorumOption, Refusal, decide, has_directory_id};
+use crate::format::{
+    Decision, Formatting, QuorumOption, Refusal, decide, has_directory_id, is_lost_static_voter,
+};
 use crate::founding;
 use crate::health::{self, Kafka, Phase};
 use crate::jvm::{self, Paths};
@@ -27,6 +29,7 @@ use crate::ready::ReadinessProbe;
 use crate::recovery;
 use crate::reload::Reloader;
 use crate::restored;
+use crate::static_voter;
 use crate::storage;
 use crate::supervise::{Ending, Supervisor};
 use crate::vote;
@@ -181,6 +184,9 @@ impl Node<'_> {
                     Outcome::Done(None) => return Ok(Outcome::Done(Storage::SettingsChanged)),
                     Outcome::Stopped(ending) => return Ok(Outcome::Stopped(ending)),
                 };
+                if let Outcome::Stopped(ending) = self.await_majority(supervisor, &formatting).await {
+                    return Ok(Outcome::Stopped(ending));
+                }
                 if let Outcome::Stopped(ending) = self.format(supervisor, &formatting).await? {
                     return Ok(Outcome::Stopped(ending));
                 }
@@ -224,6 +230,20 @@ impl Node<'_> {
         }
     }
 
+    /// A voter of a static quorum that lost its disk starts on an empty one only when the others can do without what it had. The
+    /// settings are read again meanwhile: a person may decide.
+    async fn await_majority(&self, supervisor: &mut Supervisor, formatting: &Formatting) -> Outcome<()> {
+        if !is_lost_static_voter(self.config, formatting) {
+            return Outcome::Done(());
+        }
+        self.phase.send_replace(Phase::AwaitingMajority);
+        let is_let_in = || {
+            let now = read_config(&self.options.paths);
+            now.is_ok_and(|now| now.storage_format == StorageFormat::StaticAnew)
+        };
+        self.unless_stopped(supervisor, static_voter::wait_for_majority(self.config, is_let_in)).await
+    }
+
     /// Outlives the container, and not the pod.
     fn first_voter_mark(&self) -> PathBuf {
         self.options.paths.work_dir.join("was-first-voter")
@@ -234,7 +254,7 @@ impl Node<'_> {
     fn meets_quorum_first(&self) -> bool {
         let joins = match self.config.storage_format {
             StorageFormat::Initial(_) | StorageFormat::Restore(_) | StorageFormat::Join => true,
-            StorageFormat::Static | StorageFormat::Adopt => false,
+            StorageFormat::Static | StorageFormat::StaticAnew | StorageFormat::Adopt => false,
         };
         joins && !self.is_founder() && !storage::has_metadata(self.config.log_dirs.metadata())
     }

@@ -112,6 +112,17 @@ pub(crate) async fn ask(
     answers.foreign_hosts.extend(asker.foreign.into_inner().unwrap_or_else(PoisonError::into_inner));
 }
 
+/// Asks the quorum once more, about one thing that is about to be changed: what a pass was decided on may be some seconds old.
+pub(crate) async fn quorum_now(clients: &Clients, terms: &Terms, world: &World) -> Answer<QuorumView> {
+    let admin = match clients.controllers(world, &world.serving_controllers()) {
+        Ok(admin) => admin,
+        Err(unable) => return Answer::Silent(unable.to_string()),
+    };
+    let seen = tokio::time::timeout(TOGETHER, quorum(&admin, &own_hosts(world), &mut BTreeSet::new())).await;
+    let seen = seen.map(|seen| seen.map(|(view, missing)| terms.watched(&world.key, view, missing)));
+    seen.map_or_else(|late| Answer::Silent(late.to_string()), answer)
+}
+
 /// What is asked in one round, of whom.
 struct Asker<'a> {
     clients: &'a Clients,

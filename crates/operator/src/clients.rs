@@ -106,7 +106,8 @@ impl Clients {
             Deed::Configure(_) => self.brokers(world, &world.serving_brokers())?,
             _ => self.controllers(world, &world.serving_controllers())?,
         };
-        do_it(&admin, deed).await
+        let cluster_id = world.kafka.status.as_ref().and_then(|status| status.cluster_id.as_deref());
+        do_it(&admin, cluster_id, deed).await
     }
 
     /// Closes connections that were not used for a while; and more, those used longest ago first, when there are too many.
@@ -191,18 +192,18 @@ pub(crate) enum Unchanged {
 }
 
 /// Does what was decided. That it was done before is success too: the decision came from what Kafka said.
-async fn do_it(admin: &Admin, deed: &Deed) -> Result<(), Unchanged> {
+async fn do_it(admin: &Admin, cluster_id: Option<&str>, deed: &Deed) -> Result<(), Unchanged> {
     let outcome = match deed {
         Deed::Change(Change::Join { voter, host }) => {
             let endpoint = Endpoint::new(host, CONTROLLER_PORT);
             let listener = Listener { name: CONTROLLER_LISTENER.to_owned(), endpoint };
             // Neither of the two types can hold a zero id.
             let Some(directory) = directory(voter) else { return Ok(()) };
-            admin.add_voter(NodeId(voter.node.0), directory, &[listener]).await
+            admin.add_voter(cluster_id, NodeId(voter.node.0), directory, &[listener]).await
         }
         Deed::Change(Change::Leave { voter, .. }) => {
             let Some(directory) = directory(voter) else { return Ok(()) };
-            admin.remove_voter(NodeId(voter.node.0), directory).await
+            admin.remove_voter(cluster_id, NodeId(voter.node.0), directory).await
         }
         Deed::Change(Change::MakeDynamic) => {
             return set_feature(admin, "kraft.version", 1, UpdateKind::Upgrade).await;

@@ -493,6 +493,9 @@ impl Passes {
         if let Deed::Change(Change::Join { voter, .. }) = deed {
             self.hands.still_has_pod_of(world, voter.node).await?;
         }
+        if let Deed::Change(change) = deed {
+            self.is_still_to_change(world, change).await?;
+        }
         let Some(time) = self.hands.leadership.time_for(DEADLINE) else { return Err(Failure::NotLeader) };
         if matches!(deed, Deed::Configure(_)) {
             // Before it is told: without an answer it may have happened all the same.
@@ -510,6 +513,20 @@ impl Passes {
             self.hands.forget_broker(world, *node).await?;
         }
         Ok(())
+    }
+
+    /// A voter that is added or removed at the wrong moment can cost the quorum. The leader is asked again right before, and the change
+    /// is made only if it is decided on that answer too.
+    async fn is_still_to_change(&self, world: &World, change: &Change) -> Result<(), Failure> {
+        let now = ask::quorum_now(&self.clients, &self.terms, world).await;
+        match plan::still_changes(world, change, now) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Failure::Changed(format!(
+                "the quorum of {} is not as it was any more; it is looked at again before this: {change}",
+                world.key.name
+            ))),
+            Err(error) => Err(Failure::Changed(format!("could not decide again: {error}"))),
+        }
     }
 
     async fn protect(

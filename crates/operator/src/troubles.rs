@@ -21,54 +21,43 @@ const AFTER_REFUSED_VALUE: Duration = Duration::from_secs(60);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// What failed in each cluster, with how often in a row it failed.
+/// What failed in each cluster.
 #[derive(Debug, Default)]
-pub(crate) struct Troubles(Mutex<HashMap<ClusterKey, Vec<(Trouble, u32)>>>);
+pub(crate) struct Troubles(Mutex<HashMap<ClusterKey, Vec<Trouble>>>);
 
 impl Troubles {
-    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterKey, Vec<(Trouble, u32)>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ClusterKey, Vec<Trouble>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What failed last in a cluster.
     pub(crate) fn of(&self, key: &ClusterKey) -> Vec<Trouble> {
-        self.lock().get(key).into_iter().flatten().map(|(trouble, _)| trouble.clone()).collect()
+        self.lock().get(key).cloned().unwrap_or_default()
     }
 
     /// Something failed.
     pub(crate) fn remember(&self, key: &ClusterKey, deed: &Deed, why: &impl ToString) {
         let mut all = self.lock();
         let troubles = all.entry(key.clone()).or_default();
-        let before = troubles.iter().position(|(trouble, _)| trouble.deed == *deed);
-        let failures = before.map_or(0, |at| troubles.swap_remove(at).1);
-        // Of changes that are not wanted any more only the newest is worth keeping.
-        troubles.retain(|(trouble, _)| !replaces(deed, &trouble.deed));
-        let until = Timestamp::now().checked_add(pause(deed, failures)).unwrap_or(Timestamp::MAX);
-        let trouble = Trouble { deed: deed.clone(), why: why.to_string(), until };
-        troubles.push((trouble, failures.saturating_add(1)));
+        let before = troubles.iter().position(|trouble| trouble.deed == *deed);
+        let failures = before.map_or(0, |at| troubles.swap_remove(at).failures);
+        let now = Timestamp::now();
+        troubles.retain(|trouble| !trouble.is_replaced_by(deed, now));
+        let until = now.checked_add(pause(deed, failures)).unwrap_or(Timestamp::MAX);
+        let failures = failures.saturating_add(1);
+        troubles.push(Trouble { deed: deed.clone(), why: why.to_string(), until, failures });
     }
 
     /// This one did not fail.
     pub(crate) fn succeeded(&self, key: &ClusterKey, deed: &Deed) {
         if let Some(troubles) = self.lock().get_mut(key) {
-            troubles.retain(|(trouble, _)| trouble.deed != *deed);
+            troubles.retain(|trouble| trouble.deed != *deed);
         }
     }
 
     /// The cluster is gone.
     pub(crate) fn forget(&self, key: &ClusterKey) {
         self.lock().remove(key);
-    }
-}
-
-/// Can the older of two deeds not be wanted any more when the newer one is?
-fn replaces(newer: &Deed, older: &Deed) -> bool {
-    match (newer, older) {
-        (Deed::Unregister(_), _) => false,
-        (Deed::Configure(newer), Deed::Configure(older)) => {
-            (&newer.key, newer.node) == (&older.key, older.node)
-        }
-        _ => std::mem::discriminant(newer) == std::mem::discriminant(older),
     }
 }
 

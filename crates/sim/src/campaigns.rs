@@ -280,10 +280,6 @@ pub fn random_case(chance: Chance, scenarios: &[Scenario], seed: u64) -> Option<
     if chance == Chance::Faults && (scenario.ready.is_none() || scenario.base == Base::Ephemeral) {
         (faults.disks, faults.deletions) = (0, 0);
     }
-    // A static quorum does not know its disks: with one that is lost what was acknowledged may be lost, whatever anybody does.
-    if scenario.base == Base::Static {
-        faults.disks = 0;
-    }
     Some(Case { scenario, seed, faults })
 }
 

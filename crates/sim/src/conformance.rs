@@ -15,6 +15,9 @@ use karst_core::membership::Voter;
 use crate::dice::Dice;
 use crate::kraft::{Disk, LEVEL, Quorum, Refused, Voters, fixed_voters};
 
+/// The id of the cluster of all conversations.
+const CLUSTER: &str = "conformance";
+
 /// For so long both are left alone after each step, in milliseconds of the simulated quorum's time.
 const SETTLE: u64 = 15_000;
 /// Whoever had everything so many milliseconds ago is alive.
@@ -246,10 +249,10 @@ impl Simulated {
             disks.get(node, which).map(|directory| Voter { node: NodeId(node), directory })
         };
         let add = |quorum: &mut Quorum, voter: Option<Voter>| {
-            voter.map_or(Err(Refused::Behind), |voter| quorum.add(voter))
+            voter.map_or(Err(Refused::Behind), |voter| quorum.add(CLUSTER, voter))
         };
         let remove = |quorum: &mut Quorum, voter: Option<Voter>| {
-            voter.map_or(Err(Refused::NotFound), |voter| quorum.remove(voter))
+            voter.map_or(Err(Refused::NotFound), |voter| quorum.remove(CLUSTER, voter))
         };
         let asked = match operation {
             Operation::Format(node, format) => {
@@ -278,7 +281,7 @@ impl Simulated {
             Err(Refused::NotFound) => Outcome::NotFound,
             Err(Refused::Behind | Refused::Busy) => Outcome::TimedOut,
             Err(Refused::Static) => Outcome::Static,
-            Err(Refused::NoLeader) => Outcome::Other,
+            Err(Refused::NoLeader | Refused::OtherCluster) => Outcome::Other,
         })
     }
 
@@ -293,7 +296,7 @@ impl Simulated {
         let founders = (format == Formatting::First).then_some(first);
         let disk = Disk {
             is_static: format == Formatting::Static,
-            ..Disk::formatted(directory, "conformance".to_owned(), founders)
+            ..Disk::formatted(directory, CLUSTER.to_owned(), founders)
         };
         self.disks.add(node, directory);
         self.quorum.disks.insert(node.to_string(), disk);

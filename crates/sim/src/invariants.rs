@@ -10,15 +10,21 @@ mod records;
 
 use std::collections::BTreeSet;
 
+use karst_api::Role;
 use karst_core::ids::NodeId;
-use karst_core::membership::{Change, Voter};
-use karst_core::names::{DELETE_CLAIM_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, POOL_LABEL, node_of_pod};
+use karst_core::membership::{Change, Leaving, Voter};
+use karst_core::names::{
+    DELETE_CLAIM_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, NEXT_IDS_ANNOTATION, POOL_LABEL,
+    REMOVE_IDS_ANNOTATION, node_of_pod,
+};
 
 use crate::kraft::majority;
 use crate::sim::Sim;
 
 /// How long a crash excuses what it could have caused.
 const EXCUSE: u64 = 6_000;
+/// Where so many controllers or more are wanted, never fewer vote.
+const ENOUGH: usize = 3;
 
 /// What was seen so far.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +37,8 @@ pub struct Watch {
     pub last_claim_deletion: u64,
     /// When a user last wished for something.
     pub last_wish: u64,
+    /// When a user last asked for something else.
+    pub last_request: u64,
     /// The last disk that broke, and when.
     pub lost_disk: Option<(u64, NodeId)>,
     /// Did a disk break in the moment in which another node gave up its vote?
@@ -186,9 +194,10 @@ impl Sim {
         let mut after: BTreeSet<Voter> = before.clone();
         match change {
             Change::Join { voter, .. } => drop(after.insert(*voter)),
-            Change::Leave { voter, .. } => {
+            Change::Leave { voter, why } => {
                 after.remove(voter);
                 self.note_bad_luck(Some(voter.node));
+                self.check_leave(voter, *why, after.len());
             }
             Change::MakeDynamic => {}
         }
@@ -199,6 +208,40 @@ impl Sim {
         if healthy < majority(after.len()) {
             self.fail(format!("{change}, and only {healthy} of {} voters are healthy then", after.len()));
         }
+    }
+
+    /// A voter that is to go, and that can come back, goes only when enough others vote, whatever befell it: who is away for a moment
+    /// is as good as any. Not so one that gives up its vote to start empty in another pool.
+    fn check_leave(&mut self, voter: &Voter, why: Leaving, left: usize) {
+        let can_come_back = self.quorum.disks.values().any(|disk| disk.directory == voter.directory);
+        let was_just_told = self.watch.last_request > 0 && self.now < self.watch.last_request + EXCUSE;
+        let is_rivalled = self.faults.rival.is_some();
+        if why != Leaving::NotWanted || !can_come_back || was_just_told || is_rivalled {
+            return;
+        }
+        let needed = self.wanted_voters().map_or(0, |wanted| wanted.min(ENOUGH));
+        if left < needed {
+            self.fail(format!("controller {voter} leaves, and only {left} vote then, not {needed}"));
+        }
+    }
+
+    /// How many controllers users ask for. Nobody knows while nodes move between pools.
+    fn wanted_voters(&self) -> Option<usize> {
+        let mut wanted = 0;
+        let mut has_pools = false;
+        for pool in self.api.pools().filter(|pool| pool.metadata.deletion_timestamp.is_none()) {
+            has_pools = true;
+            let steers = |annotation: &str| {
+                pool.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(annotation))
+            };
+            if steers(NEXT_IDS_ANNOTATION) || steers(REMOVE_IDS_ANNOTATION) {
+                return None;
+            }
+            if pool.spec.roles.contains(&Role::Controller) {
+                wanted += usize::try_from(pool.spec.replicas).ok()?;
+            }
+        }
+        has_pools.then_some(wanted)
     }
 
     /// The operator lets Kafka forget a broker, at this instant. A live one would serve on, and nobody would know it.

@@ -219,6 +219,8 @@ pub enum Refused {
     Behind,
     /// The voters are in the settings of nodes.
     Static,
+    /// Another cluster is meant.
+    OtherCluster,
 }
 
 /// All of Kafka that has to do with its metadata.

@@ -10,7 +10,7 @@ use karst_core::quorum::InitialControllers;
 use karst_core::world::PodView;
 
 use crate::dice::Dice;
-use crate::kraft::{Disk, Memory, Quorum, Voters, fixed_voters};
+use crate::kraft::{Disk, FETCH_TIMEOUT, Memory, Quorum, Voters, fixed_voters};
 use crate::kubernetes::{ApiServer, Kind};
 use crate::trust::Readings;
 
@@ -45,6 +45,8 @@ struct Container {
     starves: bool,
 }
 
+/// For so long a launcher must have heard of a majority of other voters, in milliseconds: longer than they may be behind.
+const SETTLED: u64 = FETCH_TIMEOUT + 500;
 /// For so long, at least and at most, a broker that died reads its logs anew, in milliseconds.
 const RECOVERY: (u64, u64) = (1_000, 8_000);
 /// The same, of one in ten that has more to read.
@@ -58,6 +60,8 @@ pub struct Kubelet {
     pub pace: Pace,
     /// What processes read of certificates.
     pub readings: Readings,
+    /// Until when no machine has room for another pod.
+    pub full_until: u64,
     /// Directory ids that took part in the quorum, and whose disk is lost.
     pub retired: BTreeSet<DirectoryId>,
 }
@@ -65,7 +69,8 @@ pub struct Kubelet {
 impl Kubelet {
     /// Kubelets that are this fast.
     pub fn new(pace: Pace) -> Self {
-        Self { containers: BTreeMap::new(), pace, readings: Readings::default(), retired: BTreeSet::new() }
+        let (containers, retired) = (BTreeMap::new(), BTreeSet::new());
+        Self { containers, pace, readings: Readings::default(), full_until: 0, retired }
     }
 
     /// Time passes.
@@ -91,7 +96,7 @@ impl Kubelet {
         let Some(node) = node_of_pod(&pod.meta.name) else { return };
         let (start, grace) = (self.pace.start, self.pace.grace);
         if !self.containers.contains_key(&pod.meta.uid) {
-            let starts = Some(now + dice.between(start.0, start.1));
+            let starts = Some(now.max(self.full_until) + dice.between(start.0, start.1));
             let new = Container {
                 node,
                 has_machine: false,
@@ -121,7 +126,8 @@ impl Kubelet {
             }
             return;
         }
-        container.has_machine = container.has_machine || has_claim(api, pod);
+        let has_room = now >= self.full_until;
+        container.has_machine = container.has_machine || has_room && has_claim(api, pod);
         if container.starts.is_some_and(|starts| now >= starts)
             && !container.starves
             && self.start(pod, node, api, quorum, dice)
@@ -186,6 +192,10 @@ impl Kubelet {
             return false;
         }
         if !quorum.disks.contains_key(&disk) {
+            let format = settings.get("storage.format").map_or("", String::as_str);
+            if format == "static" && controller && !self.hears_of_majority(now, pod, node, quorum) {
+                return false;
+            }
             let founder = founder(node, controller, &settings);
             let told = settings.get("empty.disk").map_or("", String::as_str);
             let Some(founder) = self.check_disk(pod, founder, told, quorum) else { return false };
@@ -213,6 +223,16 @@ impl Kubelet {
             let _ = api.edit_claim(&claim.meta.name, &claim.meta.uid, |claim| claim.bound = true);
         }
         true
+    }
+
+    /// The launcher of a voter of a static quorum whose disk is empty waits until a majority of the others has had everything for a while.
+    fn hears_of_majority(&mut self, now: u64, pod: &PodView, node: NodeId, quorum: &Quorum) -> bool {
+        let Some(container) = self.containers.get_mut(&pod.meta.uid) else { return false };
+        if !quorum.can_do_without(node) {
+            container.asks = None;
+            return false;
+        }
+        now >= *container.asks.get_or_insert(now) + SETTLED
     }
 
     /// The launcher of a first voter asks the others whether it was there before. `None` when it asks again later; it is a first
@@ -273,7 +293,7 @@ impl Kubelet {
             }
             return Disk::formatted(directory, cluster, Some(voters));
         }
-        let is_static = text("storage.format") == "static";
+        let is_static = ["static", "static-anew"].contains(&text("storage.format").as_str());
         let how = if is_static { "without a word about voters" } else { "to join" };
         quorum.said.push(format!("node {node} formats its disk {how}"));
         loop {

@@ -68,8 +68,8 @@ pub struct Operator {
     key: ClusterKey,
     settings: Arc<Settings>,
     cache: BTreeMap<(Kind, String), Stored>,
-    /// What Kafka did not do, and how often in a row.
-    troubles: Vec<(Trouble, u32)>,
+    /// What Kafka did not do.
+    troubles: Vec<Trouble>,
     /// Nodes that were seen to run with the settings that are wanted.
     checked: BTreeMap<String, Digest>,
     /// The pod sets as they were rendered last.
@@ -334,7 +334,7 @@ impl Operator {
             secrets: BTreeMap::new(),
             references: BTreeMap::new(),
             answers,
-            troubles: self.troubles.iter().map(|(trouble, _)| trouble.clone()).collect(),
+            troubles: self.troubles.clone(),
             checked_settings: self.checked.clone(),
             rendered: self.rendered.clone(),
             refused_growth: BTreeMap::new(),

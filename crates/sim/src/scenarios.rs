@@ -398,6 +398,22 @@ pub fn all() -> Vec<Scenario> {
             .and(DeletePool("controllers"))
             .never_below(3)
             .ends(&[4, 5, 6], 4),
+        // Two containers restart, and none of those that are to take over has started.
+        Story::new("pool-replaced-while-no-machine-has-room", Small)
+            .then(Full(150_000))
+            .and(pool_of("fresh", 3, CONTROLLER))
+            .and(DeletePool("controllers"))
+            .after(5_000, 10_000, Down(1, 8_000))
+            .after(20_000, 30_000, Down(2, 8_000))
+            .ends(&[4, 5, 6], 4),
+        // The same, and one of them never comes back: its machine is gone, and its disk with it.
+        Story::new("pool-replaced-while-a-voter-is-away-for-long", Small)
+            .then(Full(200_000))
+            .and(pool_of("fresh", 3, CONTROLLER))
+            .and(DeletePool("controllers"))
+            .after(5_000, 10_000, Down(1, 400_000))
+            .after(90_000, 100_000, Down(2, 8_000))
+            .ends(&[4, 5, 6], 4),
         Story::new("pool-replaced-ephemeral", Ephemeral)
             .then(AddPool("fresh", 3, CONTROLLER, Disks::Ephemeral))
             .and(DeletePool("controllers"))

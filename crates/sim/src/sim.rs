@@ -137,6 +137,8 @@ impl Sim {
         self.tell(|| format!("user      {edit}"));
         if edit.is_fault() {
             self.watch.last_fault = self.now;
+        } else {
+            self.watch.last_request = self.now;
         }
         if matches!(edit, Edit::DeleteClaim(_)) {
             self.watch.last_claim_deletion = self.now;

@@ -97,17 +97,17 @@ fn without_a_majority_nobody_leads() {
 fn an_observer_joins_and_a_leader_that_leaves_gives_up_its_office() {
     let mut kafka = Kafka::formed(3, 2);
     let fourth = kafka.format_to_join(4);
-    assert_eq!(kafka.quorum.add(fourth).unwrap_err(), Refused::Behind);
+    assert_eq!(kafka.quorum.add("c", fourth).unwrap_err(), Refused::Behind);
     kafka.start(4);
     kafka.live(2_000);
-    kafka.quorum.add(fourth).unwrap();
-    assert_eq!(kafka.quorum.remove(voter(1)).unwrap_err(), Refused::Busy, "one change at a time");
+    kafka.quorum.add("c", fourth).unwrap();
+    assert_eq!(kafka.quorum.remove("c", voter(1)).unwrap_err(), Refused::Busy, "one change at a time");
     kafka.live(2_000);
     assert_eq!(kafka.voters(), [1, 2, 3, 4]);
-    assert_eq!(kafka.quorum.add(fourth).unwrap_err(), Refused::Duplicate);
+    assert_eq!(kafka.quorum.add("c", fourth).unwrap_err(), Refused::Duplicate);
     let leader = kafka.quorum.leader().unwrap().node;
     let own = kafka.quorum.committed_voters().into_iter().find(|voter| voter.node == leader).unwrap();
-    kafka.quorum.remove(own).unwrap();
+    kafka.quorum.remove("c", own).unwrap();
     kafka.live(10_000);
     assert!(!kafka.voters().contains(&leader.0));
     assert!(kafka.quorum.leader().is_some_and(|new| new.node != leader));

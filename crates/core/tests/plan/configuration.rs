@@ -283,7 +283,7 @@ fn a_value_that_kafka_does_not_take_is_told_and_stops_nothing_else() {
     let refused = change("num.io.threads", Some("100"));
     let until = world.now.checked_add(SignedDuration::from_secs(5)).unwrap();
     let why = "value should not be greater than double the current value 8".to_owned();
-    world.troubles = vec![Trouble { deed: Deed::Configure(refused.clone()), why, until }];
+    world.troubles = vec![Trouble { deed: Deed::Configure(refused.clone()), why, until, failures: 1 }];
     let plan = answered(&world, &mut kafka);
     assert_eq!(configured(&plan), [change("log.retention.ms", Some("60000"))]);
     carry_out(&mut world, plan);

@@ -26,3 +26,4 @@ mod templates;
 mod upgrade;
 mod versions;
 mod views;
+mod voters;

@@ -401,7 +401,7 @@ fn controllers_of_a_pool_that_vanished_or_is_not_valid_are_left_alone() {
 }
 
 /// A cluster that was made before quorums were dynamic: its disks are there, though none has our labels, and its id is known.
-fn static_cluster() -> (World, Kafka) {
+pub(crate) fn static_cluster() -> (World, Kafka) {
     let mut world = converged();
     let mut kafka = Kafka::formed(&world);
     kafka.is_static = true;
@@ -413,7 +413,7 @@ fn static_cluster() -> (World, Kafka) {
     (world, kafka)
 }
 
-fn setting(world: &World, kafka: &Kafka, node: &str, key: &str) -> Option<String> {
+pub(crate) fn setting(world: &World, kafka: &Kafka, node: &str, key: &str) -> Option<String> {
     let mut world = World { config_maps: Default::default(), ..world.clone() };
     world.answers.quorum = kafka.quorum(&world);
     world.answers.registered = kafka.clone().registered(&world);

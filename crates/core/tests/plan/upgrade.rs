@@ -249,7 +249,7 @@ fn an_unregistration_that_fails_is_told_and_tried_again_after_a_pause() {
     let deed = Deed::Unregister(NodeId(9));
     assert_eq!(plan(&answered(&world, &mut kafka)).unwrap().deeds, vec![deed.clone()]);
     let until = Timestamp::from_second(world.now.as_second() + 3).unwrap();
-    world.troubles = vec![Trouble { deed: deed.clone(), why: "no".into(), until }];
+    world.troubles = vec![Trouble { deed: deed.clone(), why: "no".into(), until, failures: 1 }];
     let held = plan(&answered(&world, &mut kafka)).unwrap();
     assert_eq!(held.deeds, []);
     assert!(held.notices.iter().any(|notice| notice.to_string().contains("broker 9")));

@@ -179,11 +179,11 @@ impl Real<'_> {
 
     async fn add(&self, admin: &Admin, node: i32, which: Which) -> Result<Outcome> {
         let listener = Listener { name: "CONTROLLER".to_owned(), endpoint: self.machine.endpoint(node) };
-        outcome(admin.add_voter(NodeId(node), self.directory(node, which)?, &[listener]).await)
+        outcome(admin.add_voter(None, NodeId(node), self.directory(node, which)?, &[listener]).await)
     }
 
     async fn remove(&self, admin: &Admin, node: i32, which: Which) -> Result<Outcome> {
-        outcome(admin.remove_voter(NodeId(node), self.directory(node, which)?).await)
+        outcome(admin.remove_voter(None, NodeId(node), self.directory(node, which)?).await)
     }
 
     /// While its followers are frozen a leader commits nothing.

@@ -17,20 +17,30 @@ use crate::{
 impl Admin {
     /// Makes a controller a voter of the metadata quorum, under the directory it has, reachable for the others at `listeners`.
     ///
-    /// Kafka makes one such change at a time, and only for a controller that has caught up and answers.
+    /// Kafka makes one such change at a time, and only for a controller that has caught up and answers. It refuses with
+    /// [`ErrorCode::InconsistentClusterId`](crate::ErrorCode::InconsistentClusterId) when `cluster` is the id of another one.
     pub async fn add_voter(
         &self,
+        cluster: Option<&str>,
         node: NodeId,
         directory: DirectoryId,
         listeners: &[Listener],
     ) -> Result<(), Error> {
-        let call = AddVoter { node, directory, listeners: listeners.to_vec() };
+        let cluster = cluster.map(str::to_owned);
+        let call = AddVoter { cluster, node, directory, listeners: listeners.to_vec() };
         self.ask_quorum(&call, self.deadline()).await
     }
 
-    /// Takes the vote from a controller. A leader that is removed resigns once the change is committed.
-    pub async fn remove_voter(&self, node: NodeId, directory: DirectoryId) -> Result<(), Error> {
-        self.ask_quorum(&RemoveVoter { node, directory }, self.deadline()).await
+    /// Takes the vote from a controller, unless `cluster` is the id of another cluster. A leader that is removed resigns once the
+    /// change is committed.
+    pub async fn remove_voter(
+        &self,
+        cluster: Option<&str>,
+        node: NodeId,
+        directory: DirectoryId,
+    ) -> Result<(), Error> {
+        let call = RemoveVoter { cluster: cluster.map(str::to_owned), node, directory };
+        self.ask_quorum(&call, self.deadline()).await
     }
 
     /// Moves features to other levels. From Kafka 4.0 on it is all of them or none, and a refusal is an error of the whole;

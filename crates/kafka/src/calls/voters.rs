@@ -1,6 +1,6 @@
 //! AddRaftVoter and RemoveRaftVoter: who votes in the metadata quorum. Only its leader does either.
 //!
-//! The cluster's id is left out of both: a client that asks the wrong cluster would have to be wrong about the directory id too.
+//! Kafka refuses both when they carry the id of another cluster.
 
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use crate::{DirectoryId, Listener, NodeId};
 
 #[derive(Debug)]
 pub(crate) struct AddVoter {
+    pub(crate) cluster: Option<String>,
     pub(crate) node: NodeId,
     pub(crate) directory: DirectoryId,
     pub(crate) listeners: Vec<Listener>,
@@ -30,7 +31,7 @@ impl Call for AddVoter {
 
     fn request(&self, _version: i16, time_left: Duration) -> AddRaftVoterRequest {
         AddRaftVoterRequest::default()
-            .with_cluster_id(None)
+            .with_cluster_id(self.cluster.clone().map(StrBytes::from_string))
             .with_timeout_ms(kafkas_share(time_left))
             .with_voter_id(self.node.0)
             .with_voter_directory_id(Uuid::from_bytes(self.directory.to_bytes()))
@@ -51,6 +52,7 @@ fn listener(listener: &Listener) -> WireListener {
 
 #[derive(Debug)]
 pub(crate) struct RemoveVoter {
+    pub(crate) cluster: Option<String>,
     pub(crate) node: NodeId,
     pub(crate) directory: DirectoryId,
 }
@@ -63,7 +65,7 @@ impl Call for RemoveVoter {
 
     fn request(&self, _version: i16, _time_left: Duration) -> RemoveRaftVoterRequest {
         RemoveRaftVoterRequest::default()
-            .with_cluster_id(None)
+            .with_cluster_id(self.cluster.clone().map(StrBytes::from_string))
             .with_voter_id(self.node.0)
             .with_voter_directory_id(Uuid::from_bytes(self.directory.to_bytes()))
     }

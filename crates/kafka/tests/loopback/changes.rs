@@ -8,8 +8,8 @@ use kafka_protocol::messages::update_features_response::UpdatableFeatureResult;
 use kafka_protocol::messages::{
     AddRaftVoterRequest, AddRaftVoterResponse, AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse, ApiKey, ApiVersionsResponse, IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse, RemoveRaftVoterResponse, UnregisterBrokerResponse,
-    UpdateFeaturesRequest, UpdateFeaturesResponse,
+    IncrementalAlterConfigsResponse, RemoveRaftVoterRequest, RemoveRaftVoterResponse,
+    UnregisterBrokerResponse, UpdateFeaturesRequest, UpdateFeaturesResponse,
 };
 use kafka_protocol::protocol::{Decodable, StrBytes};
 use karst_kafka::{
@@ -21,6 +21,9 @@ use tokio::net::TcpListener;
 
 use crate::node::{Node, Question, Reply, api, brokers, cluster, config, controllers, endpoint_of};
 
+/// The cluster that is meant.
+const CLUSTER: &str = "4L6g3nShT-eMCtK--X86sw";
+
 fn directory() -> DirectoryId {
     "3Db5QLSqSZieL3rJBUUegA".parse().unwrap()
 }
@@ -30,7 +33,7 @@ fn listeners() -> [Listener; 1] {
 }
 
 async fn add(admin: &Admin) -> Result<(), Error> {
-    admin.add_voter(NodeId(7), directory(), &listeners()).await
+    admin.add_voter(Some(CLUSTER), NodeId(7), directory(), &listeners()).await
 }
 
 fn added(question: &Question) -> Option<Reply> {
@@ -77,7 +80,7 @@ async fn a_voter_is_asked_for_with_its_directory_its_listeners_and_a_time_that_f
     add(&Admin::new(Bootstrap::Brokers(vec![node.endpoint.clone()]), config(ours))).await.unwrap();
     let request = &asked::<AddRaftVoterRequest>(&node, ApiKey::AddRaftVoter)[0];
     assert_eq!((request.voter_id, request.voter_directory_id.into_bytes()), (7, directory().to_bytes()));
-    assert_eq!(request.cluster_id, None);
+    assert_eq!(request.cluster_id.as_ref().map(ToString::to_string).as_deref(), Some(CLUSTER));
     let listener = &request.listeners[0];
     assert_eq!((listener.name.as_str(), listener.host.as_str()), ("CONTROLPLANE-9090", "controller-7"));
     assert_eq!(listener.port, 9090);
@@ -147,6 +150,26 @@ async fn a_connection_that_died_long_ago_leaves_no_doubt_about_a_change() {
     assert_eq!(asked::<AddRaftVoterRequest>(&node, ApiKey::AddRaftVoter).len(), 1);
 }
 
+/// Kafka's own fence: with another id it refuses, whatever stands in the rest.
+#[tokio::test]
+async fn a_change_of_the_voters_names_the_cluster_that_is_meant() {
+    let leader = leader(|question| match question.api {
+        ApiKey::AddRaftVoter => Some(question.answer(&AddRaftVoterResponse::default().with_error_code(104))),
+        ApiKey::RemoveRaftVoter => Some(question.answer(&RemoveRaftVoterResponse::default())),
+        _ => None,
+    })
+    .await;
+    let admin = controllers([&leader.endpoint]);
+    let error = add(&admin).await.unwrap_err();
+    assert!(matches!(error, Error::Kafka { code: ErrorCode::InconsistentClusterId, .. }), "{error}");
+    admin.remove_voter(Some(CLUSTER), NodeId(7), directory()).await.unwrap();
+    let added = asked::<AddRaftVoterRequest>(&leader, ApiKey::AddRaftVoter);
+    let removed = asked::<RemoveRaftVoterRequest>(&leader, ApiKey::RemoveRaftVoter);
+    let named = added.into_iter().map(|one| one.cluster_id);
+    let named = named.chain(removed.into_iter().map(|one| one.cluster_id));
+    assert_eq!(named.map(|id| id.unwrap().to_string()).collect::<Vec<_>>(), [CLUSTER, CLUSTER]);
+}
+
 #[tokio::test]
 async fn a_leader_that_steps_down_is_not_followed_with_a_change() {
     let leader = leader(|question| {
@@ -155,7 +178,7 @@ async fn a_leader_that_steps_down_is_not_followed_with_a_change() {
     })
     .await;
     let admin = controllers([&leader.endpoint]);
-    let error = admin.remove_voter(NodeId(7), directory()).await.unwrap_err();
+    let error = admin.remove_voter(Some(CLUSTER), NodeId(7), directory()).await.unwrap_err();
     assert!(matches!(error, Error::Kafka { code: ErrorCode::NotLeaderOrFollower, .. }), "{error}");
     assert!(error.may_have_happened(), "it may have written the change before it stepped down");
     let times = leader.asked().iter().filter(|api| **api == ApiKey::RemoveRaftVoter).count();

@@ -125,9 +125,12 @@ fn a_vote_that_is_given_back_needs_the_list_too() {
 
 #[test]
 fn the_list_of_controllers_is_needed_only_for_a_new_quorum() {
-    for (text, format) in
-        [("static", StorageFormat::Static), ("join\n", StorageFormat::Join), ("adopt", StorageFormat::Adopt)]
-    {
+    for (text, format) in [
+        ("static", StorageFormat::Static),
+        ("static-anew", StorageFormat::StaticAnew),
+        ("join\n", StorageFormat::Join),
+        ("adopt", StorageFormat::Adopt),
+    ] {
         let mut files = with(file::STORAGE_FORMAT, text);
         files.0.remove(file::INITIAL_CONTROLLERS);
         assert_eq!(NodeConfig::parse(&files).unwrap().storage_format, format);

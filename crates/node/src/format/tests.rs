@@ -261,3 +261,22 @@ fn a_vote_is_given_back_to_a_node_whose_other_disks_are_formatted() {
     assert_eq!(formatting.quorum, as_initial());
     assert_eq!(formatting.doubtful, None);
 }
+
+#[test]
+fn an_empty_disk_of_a_static_voter_is_one_in_the_place_of_a_lost_one() {
+    let is_lost = |config: &NodeConfig, directories: &[(PathBuf, Contents)]| {
+        is_lost_static_voter(config, &formatting(config, directories))
+    };
+    let own = config_with(StorageFormat::Static);
+    assert!(is_lost(&own, &disks(Contents::Empty, Contents::Empty)));
+    assert!(is_lost(&own, &disks(ours(), Contents::InterruptedFormat { first_voters_written: false })));
+    assert!(!is_lost(&own, &disks(Contents::Empty, ours())), "a volume was added");
+    let decided = config_with(StorageFormat::StaticAnew);
+    assert!(!is_lost(&decided, &disks(Contents::Empty, Contents::Empty)), "a person decided");
+    assert!(
+        !is_lost(&config(), &disks(Contents::Empty, Contents::Empty)),
+        "who forms a quorum waits for nobody"
+    );
+    let broker = NodeConfig { storage_format: StorageFormat::Static, ..config_of(3, "broker") };
+    assert!(!is_lost(&broker, &one_disk(&broker, Contents::Empty)), "brokers come and go");
+}

@@ -9,7 +9,10 @@ use std::sync::{Arc, LazyLock};
 use karst_core::ids::{DirectoryId, Entropy, NodeId};
 use karst_core::membership::Voter;
 
-use super::{Disk, Follower, OFFICE_TIMEOUT, Office, Pending, Process, Quorum, Refused, Voters, What};
+use super::{
+    Disk, FETCH_TIMEOUT, Follower, OFFICE_TIMEOUT, Office, Pending, Process, Quorum, Refused, Voters, What,
+    majority,
+};
 
 /// The disk of a static voter: whichever its node has. No real disk is called so.
 pub(super) static ANY_DISK: LazyLock<DirectoryId> =
@@ -102,6 +105,21 @@ impl Quorum {
             (self.now.saturating_sub(follower.fetched) <= OFFICE_TIMEOUT).then_some(*real)
         };
         self.known_to(leader)?.iter().map(real).collect()
+    }
+
+    /// Does a leader say that most voters, without this one, have everything?
+    pub fn can_do_without(&self, node: NodeId) -> bool {
+        let Some(leader) = self.leader() else { return false };
+        let (Some(office), Some(voters)) = (leader.office.as_ref(), self.known_to(leader)) else {
+            return false;
+        };
+        let has_all = |voter: &&Voter| {
+            let caught_up = office.follower(voter).and_then(|follower| follower.caught_up);
+            voter.node == leader.node
+                || caught_up.is_some_and(|at| self.now.saturating_sub(at) < FETCH_TIMEOUT)
+        };
+        let others = voters.iter().filter(|voter| voter.node != node);
+        office.committed > 0 && others.filter(has_all).count() >= majority(voters.len())
     }
 
     /// Nobody joins or leaves by a migration, and each voter has the disk that it is said to have.

@@ -9,10 +9,13 @@ use super::{Pending, Quorum, Refused, Voters, What};
 
 impl Quorum {
     /// Can a change of the voters be made now? Gives the leader's disk, term and voters.
-    fn open_for_change(&self) -> Result<(String, u32, Voters), Refused> {
+    fn open_for_change(&self, cluster: &str) -> Result<(String, u32, Voters), Refused> {
         let leader = self.leader().ok_or(Refused::NoLeader)?;
         let office = leader.office.as_ref().ok_or(Refused::NoLeader)?;
         let disk = self.disk_of(leader).ok_or(Refused::NoLeader)?;
+        if disk.cluster != cluster {
+            return Err(Refused::OtherCluster);
+        }
         if disk.voters().is_none() {
             return Err(Refused::Static);
         }
@@ -24,8 +27,8 @@ impl Quorum {
     }
 
     /// AddRaftVoter. Returns where in the log the change is: it is made when that is committed.
-    pub fn add(&mut self, voter: Voter) -> Result<Pending, Refused> {
-        let (disk, epoch, voters) = self.open_for_change()?;
+    pub fn add(&mut self, cluster: &str, voter: Voter) -> Result<Pending, Refused> {
+        let (disk, epoch, voters) = self.open_for_change(cluster)?;
         if voters.iter().any(|one| one.node == voter.node) {
             return Err(Refused::Duplicate);
         }
@@ -42,8 +45,8 @@ impl Quorum {
     }
 
     /// RemoveRaftVoter.
-    pub fn remove(&mut self, voter: Voter) -> Result<Pending, Refused> {
-        let (disk, epoch, voters) = self.open_for_change()?;
+    pub fn remove(&mut self, cluster: &str, voter: Voter) -> Result<Pending, Refused> {
+        let (disk, epoch, voters) = self.open_for_change(cluster)?;
         if !voters.contains(&voter) || voters.len() == 1 {
             return Err(Refused::NotFound);
         }

@@ -6,7 +6,7 @@ use karst_core::dynamic::{RunningSetting, Source};
 use karst_core::ids::NodeId;
 use karst_core::membership::Change;
 use karst_core::names::{STARTED_WITH_ANNOTATION, node_of_pod};
-use karst_core::plan::{Deed, Questions};
+use karst_core::plan::{self, Deed, Questions};
 use karst_core::world::{
     Answer, Answers, LauncherView, PartitionView, Partitions, Recovery, Registered, RegisteredBroker,
     Trouble, World,
@@ -63,11 +63,21 @@ impl Operator {
         {
             return Err(End::Failed(Failure::Changed));
         }
+        if let Deed::Change(change) = deed
+            && !still_changes(sim, world, change)
+        {
+            return Err(End::Failed(Failure::Changed));
+        }
         if matches!(deed, Deed::Configure(_)) {
             self.checked.clear();
         }
-        let requested =
-            self.call(sim, || format!("asks Kafka: {}", describe(deed)), |sim| Ok(request(sim, deed)));
+        let cluster = world.kafka.status.as_ref().and_then(|status| status.cluster_id.clone());
+        let cluster = cluster.unwrap_or_default();
+        let requested = self.call(
+            sim,
+            || format!("asks Kafka: {}", describe(deed)),
+            |sim| Ok(request(sim, &cluster, deed)),
+        );
         let why = match requested {
             Err(End::Crash) => return Err(End::Crash),
             Err(End::Failed(_)) => "no answer".to_owned(),
@@ -99,7 +109,7 @@ impl Operator {
     }
 
     fn succeed(&mut self, sim: &mut Sim, world: &World, deed: &Deed) -> Called<()> {
-        self.troubles.retain(|(trouble, _)| trouble.deed != *deed);
+        self.troubles.retain(|trouble| trouble.deed != *deed);
         if let Deed::Unregister(node) = deed
             && let Some(status) = karst_core::registration::without(world, *node)
         {
@@ -109,21 +119,27 @@ impl Operator {
         Ok(())
     }
 
-    /// As the real one: the pauses grow, and of changes that are not wanted any more only the newest is kept.
+    /// As the real one: the pauses grow.
     fn remember(&mut self, sim: &Sim, deed: &Deed, why: String) {
-        let before = self.troubles.iter().position(|(trouble, _)| trouble.deed == *deed);
-        let failures = before.map_or(0, |at| self.troubles.swap_remove(at).1);
-        self.troubles.retain(|(trouble, _)| {
-            std::mem::discriminant(&trouble.deed) != std::mem::discriminant(deed)
-                || matches!(deed, Deed::Unregister(_) | Deed::Configure(_))
-        });
+        let before = self.troubles.iter().position(|trouble| trouble.deed == *deed);
+        let failures = before.map_or(0, |at| self.troubles.swap_remove(at).failures);
+        let now = timestamp(sim.now);
+        self.troubles.retain(|trouble| !trouble.is_replaced_by(deed, now));
         let pause = match deed {
             Deed::Change(Change::MakeDynamic) => 10_000,
             _ => (300_u64 << failures.min(10)).min(5_000),
         };
-        let trouble = Trouble { deed: deed.clone(), why, until: timestamp(sim.now + pause) };
-        self.troubles.push((trouble, failures + 1));
+        let until = timestamp(sim.now + pause);
+        self.troubles.push(Trouble { deed: deed.clone(), why, until, failures: failures + 1 });
     }
+}
+
+/// As the real one: the leader is asked again right before.
+fn still_changes(sim: &mut Sim, world: &World, change: &Change) -> bool {
+    let reached = reaches(sim, &world.serving_controllers());
+    let said = if reached { sim.quorum.describe(&mut sim.dice) } else { None };
+    sim.plans += 1;
+    plan::still_changes(world, change, known_or_silent(said)).unwrap_or_default()
 }
 
 fn known_or_silent<T>(answer: Option<T>) -> Answer<T> {
@@ -219,10 +235,10 @@ fn describe(deed: &Deed) -> String {
 }
 
 /// What Kafka says at once. What must hold is checked when it says yes, before it does it.
-fn request(sim: &mut Sim, deed: &Deed) -> Result<Pending, Refused> {
+fn request(sim: &mut Sim, cluster: &str, deed: &Deed) -> Result<Pending, Refused> {
     let asked = |quorum: &mut crate::kraft::Quorum| match deed {
-        Deed::Change(Change::Join { voter, .. }) => quorum.add(*voter),
-        Deed::Change(Change::Leave { voter, .. }) => quorum.remove(*voter),
+        Deed::Change(Change::Join { voter, .. }) => quorum.add(cluster, *voter),
+        Deed::Change(Change::Leave { voter, .. }) => quorum.remove(cluster, *voter),
         Deed::Change(Change::MakeDynamic) => quorum.make_dynamic(),
         Deed::Unregister(node) => quorum.unregister(*node),
         Deed::Metadata(change) => quorum.set_metadata(change.level),

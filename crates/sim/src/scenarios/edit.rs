@@ -53,6 +53,8 @@ pub enum Edit {
     PowerCut,
     /// A process dies, and stays away for so many milliseconds.
     Down(i32, u64),
+    /// For so many milliseconds no machine has room for another pod.
+    Full(u64),
     /// A process dies, and its disk is gone.
     LoseDisk(i32),
     /// Somebody deletes a pod.
@@ -172,6 +174,7 @@ impl Edit {
             self,
             Self::Revert
                 | Self::Down(..)
+                | Self::Full(_)
                 | Self::Apply(_)
                 | Self::Lose(..)
                 | Self::Overwrite(..)
@@ -327,6 +330,7 @@ impl Edit {
             }
             Self::Crash(node) => crash(sim, *node, None),
             Self::Down(node, millis) => crash(sim, *node, Some(*millis)),
+            Self::Full(millis) => sim.kubelet.full_until = sim.now + millis,
             Self::LoseDisk(node) => lose_disk(sim, *node),
             Self::PowerCut => {
                 let nodes: Vec<NodeId> = sim.quorum.processes.keys().copied().collect();

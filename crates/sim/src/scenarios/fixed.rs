@@ -57,6 +57,19 @@ pub(super) fn stories() -> Vec<Scenario> {
             .stays_static()
             .ends(&[0, 1, 2], 3),
         new("static-disk-lost").then(LoseDisk(2)).stays_static().ends(&[0, 1, 2], 3),
+        // Two empty voters would elect each other. They wait, and a person may decide.
+        Story::new("static-two-disks-lost", Base::Static)
+            .then(LoseDisk(1))
+            .and(LoseDisk(2))
+            .stays_static()
+            .ends_stuck(&[0, 1, 2]),
+        Story::new("static-two-disks-lost-in-a-power-cut", Base::Static)
+            .then(PowerCut)
+            .and(LoseDisk(1))
+            .and(LoseDisk(2))
+            .after(0, 5_000, PowerCut)
+            .stays_static()
+            .ends_stuck(&[0, 1, 2]),
         new("static-power-cut").then(PowerCut).stays_static().ends(&[0, 1, 2], 3),
         new("static-migrated").then(Migrate).ends(&[0, 1, 2], 3),
         new("static-migrated-and-scaled")

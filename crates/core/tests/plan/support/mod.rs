@@ -811,9 +811,12 @@ pub(crate) fn pass(world: &mut World, kafka: &mut Kafka) -> Option<karst_core::s
 fn obey(world: &mut World, kafka: &mut Kafka, plan: Plan) {
     kafka.register_controllers(world);
     for deed in &plan.deeds {
-        world.troubles.retain(|trouble| trouble.deed != *deed);
+        let before = world.troubles.iter().position(|trouble| trouble.deed == *deed);
+        let failures = before.map_or(0, |at| world.troubles.swap_remove(at).failures);
         if let Some(why) = kafka.refuses(deed) {
-            world.troubles.push(Trouble { deed: deed.clone(), why, until: world.now });
+            world.troubles.retain(|trouble| !trouble.is_replaced_by(deed, world.now));
+            let trouble = Trouble { deed: deed.clone(), why, until: world.now, failures: failures + 1 };
+            world.troubles.push(trouble);
             continue;
         }
         kafka.do_it(deed);
