@@ -328,6 +328,7 @@ impl Operator {
             claims: BTreeMap::new(),
             secrets: BTreeMap::new(),
             references: BTreeMap::new(),
+            unreadable: None,
             answers,
             troubles: self.troubles.iter().map(|(trouble, _)| trouble.clone()).collect(),
             checked_settings: self.checked.clone(),
