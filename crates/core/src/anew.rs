@@ -93,6 +93,6 @@ pub(crate) fn memory(world: &World, cluster: &Cluster, node: Node<'_>) -> Option
     let takes_part =
         |quorum: &QuorumView| quorum.voters.iter().any(|voter| voter.node == node.id && voter.takes_part);
     let is_new = || remembered.is_none() && quorum.is_some_and(takes_part);
-    let pod = pod(world, node.id).filter(|pod| pod.is_serving() || is_new());
+    let pod = pod(world, node.id).filter(|pod| pod.serves_kafka() || is_new());
     pod.map(|pod| &pod.meta.uid).or(remembered).cloned()
 }

@@ -62,6 +62,7 @@ impl Compared {
         let (Some(asked), Some(wanted)) = (claim.requested.as_deref().and_then(amount), amount(size)) else {
             return;
         };
+        self.tell_pending(node, claim, asked);
         // Kubernetes grows only what is bound.
         if wanted <= asked || !claim.bound {
             return;
@@ -85,6 +86,23 @@ impl Compared {
             uid: claim.meta.uid.clone(),
             size: size.clone(),
         });
+    }
+}
+
+impl Compared {
+    /// A driver that never grows a volume says nothing at all: Kubernetes took the new size, and goes on waiting.
+    fn tell_pending(&mut self, node: Node<'_>, claim: &ClaimView, asked: Quantity) {
+        let Some(capacity) = claim.capacity.as_ref().filter(|_| claim.bound) else { return };
+        let holds = capacity.parse::<Quantity>().ok();
+        if holds.is_some_and(|holds| holds < asked) {
+            self.notices.push(Notice::GrowthPending {
+                pool: node.pool.name.clone(),
+                claim: claim.meta.name.clone(),
+                size: claim.requested.clone().unwrap_or_default(),
+                capacity: capacity.clone(),
+                why: claim.resize_error.clone(),
+            });
+        }
     }
 }
 

@@ -194,7 +194,7 @@ pub(crate) fn compare(world: &World, cluster: &Cluster) -> Result<Dynamic, serde
     let wanted = Digest::of(&comparison.wanted)?;
     for node in cluster.nodes() {
         let name = cluster.pod_name(node);
-        let Some(pod) = world.pods.get(&name).filter(|pod| pod.is_serving()) else {
+        let Some(pod) = world.pods.get(&name).filter(|pod| pod.serves_kafka()) else {
             all_settled = false;
             continue;
         };

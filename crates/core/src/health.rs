@@ -50,7 +50,7 @@ pub(crate) fn is_replaced(quorum: &QuorumView, voter: &Replica) -> bool {
 /// Does the node's pod serve as a controller?
 pub(crate) fn is_up(world: &World, node: NodeId) -> bool {
     world.pods.iter().any(|(name, pod)| {
-        names::node_of_pod(name) == Some(node) && pod.is_serving() && pod.runs_controller()
+        names::node_of_pod(name) == Some(node) && pod.serves_kafka() && pod.runs_controller()
     })
 }
 

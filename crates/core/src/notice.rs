@@ -300,6 +300,46 @@ pub enum Notice {
         /// The metadata version.
         metadata: &'static str,
     },
+    /// A metadata version that cannot be had, in a cluster that has one.
+    #[error(
+        "spec.kafka.metadataVersion is '{asked}', and the metadata version stays {kept}: {why}; correct it, or leave it out"
+    )]
+    MetadataVersionHeld {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        kept: &'static str,
+        /// What is in the way.
+        why: String,
+    },
+    /// A metadata version that waits for pods of which Karst knows no valid pool.
+    #[error(
+        "the metadata version is to become {name} and waits for these pods, which run another version of Kafka and belong to no valid pool: {pods}; correct their pools, or remove them"
+    )]
+    MetadataWaitsForPods {
+        /// The metadata version.
+        name: &'static str,
+        /// The pods.
+        pods: String,
+    },
+    /// Brokers that serve, and do not say who is registered.
+    #[error(
+        "Kafka does not list its brokers ({why}): whether brokers that are gone are still registered is not known, so none is unregistered, and the metadata version may wait for that; it is asked again"
+    )]
+    BrokersUntold {
+        /// What came instead of an answer.
+        why: String,
+    },
+    /// An object with the labels of a cluster that Karst runs, made by somebody else.
+    #[error(
+        "{object} has the labels of this cluster and was made by '{manager}': Karst does not count it as a part of the cluster, and neither changes nor deletes it; delete it, or take off its label strimzi.io/cluster"
+    )]
+    NotOfCluster {
+        /// Its kind and name.
+        object: String,
+        /// Who made it.
+        manager: String,
+    },
     /// A version that could not read what is there.
     #[error("spec.kafka.version is {asked}, and the nodes stay at {kept}: {why}")]
     VersionHeld {
@@ -395,11 +435,13 @@ pub enum Notice {
         what: String,
     },
     /// A change of roles.
-    #[error("pool '{pool}' keeps its roles ({kept}): {why}")]
+    #[error("spec.roles of pool '{pool}' is {asked}, and its nodes are {kept} for now: {why}")]
     RolesHeld {
         /// The pool.
         pool: String,
-        /// The roles its nodes run with.
+        /// The roles that were asked for.
+        asked: String,
+        /// The roles that its nodes get instead.
         kept: String,
         /// What is in the way.
         why: String,
@@ -451,6 +493,67 @@ pub enum Notice {
         size: String,
         /// What Kubernetes said.
         why: String,
+    },
+    /// A PVC whose volume has not grown yet.
+    #[error(
+        "PVC {claim} of pool '{pool}' asks for {size}, and its volume holds {capacity}: {}", why.as_deref().map_or_else(
+            || "Karst waits for the driver of its storage class; if that never grows it, look at the events of the PVC (kubectl describe pvc)".to_owned(),
+            |why| format!("{why}; correct that, or ask whoever runs the storage")
+        )
+    )]
+    GrowthPending {
+        /// The pool.
+        pool: String,
+        /// The claim.
+        claim: String,
+        /// What it asks for.
+        size: String,
+        /// What it holds.
+        capacity: String,
+        /// What Kubernetes says about it.
+        why: Option<String>,
+    },
+    /// A pod whose deletion does not end.
+    #[error(
+        "pod {pod} was to be gone by {} and is still there, so its successor cannot start: look at its finalizers (kubectl get pod {pod} -o yaml){}",
+        minute(since),
+        machine.as_ref().map_or_else(String::new, |machine| format!(
+            ", and whether Kubernetes node {machine} answers; only if that node is gone for good, delete the pod by force (kubectl delete pod {pod} --force)"
+        ))
+    )]
+    PodTerminating {
+        /// The pod.
+        pod: String,
+        /// When it should have been gone.
+        since: Timestamp,
+        /// Where it runs.
+        machine: Option<String>,
+    },
+    /// A PVC whose deletion does not end, though no pod uses it.
+    #[error(
+        "PVC {claim} was to be gone by {} and is still there, so pod {pod} is not made: look at its finalizers (kubectl get pvc {claim} -o yaml), and for pods of others that use it",
+        minute(since)
+    )]
+    ClaimTerminating {
+        /// The claim.
+        claim: String,
+        /// The pod that it was made for.
+        pod: String,
+        /// When it should have been gone.
+        since: Timestamp,
+    },
+    /// A PVC that somebody deleted while its pod runs.
+    #[error(
+        "PVC {claim} was deleted ({}) while pod {pod} uses it, and that cannot be undone: Kubernetes keeps it until the pod goes, and then what is on it is lost; Karst lets the pod go only when nothing is lost by it; to have it replaced, annotate the pod with {DELETE_POD_AND_CLAIM_ANNOTATION}: \"true\"",
+        minute(since)
+    )]
+    ClaimDeletedInUse {
+        /// The claim.
+        claim: String,
+        /// Who uses it.
+        pod: String,
+        /// Since when.
+        since: Timestamp,
     },
     /// Claims that were made otherwise than what is asked for now.
     #[error(
@@ -682,7 +785,15 @@ impl Notice {
             Self::MigrationHeld { .. } => "MigrationHeld",
             Self::QuorumChangeFailed { .. } => "QuorumChangeFailed",
             Self::UnregistrationFailed { .. } => "UnregistrationFailed",
-            Self::MetadataFailed { .. } | Self::MetadataWaits { .. } => "MetadataVersionHeld",
+            Self::MetadataFailed { .. }
+            | Self::MetadataWaits { .. }
+            | Self::MetadataVersionHeld { .. }
+            | Self::MetadataWaitsForPods { .. } => "MetadataVersionHeld",
+            Self::BrokersUntold { .. } => "BrokersNotTold",
+            Self::NotOfCluster { .. } => "NotOfCluster",
+            Self::PodTerminating { .. } | Self::ClaimTerminating { .. } | Self::ClaimDeletedInUse { .. } => {
+                "DeletionPending"
+            }
             Self::VersionHeld { .. } => "VersionHeld",
             Self::RestorationHeld { .. } => "RestorationHeld",
             Self::EmptyDiskHeld { .. } => "EmptyDiskHeld",
@@ -701,6 +812,7 @@ impl Notice {
             | Self::StorageHeld { .. }
             | Self::VolumeStays { .. }
             | Self::GrowthRefused { .. }
+            | Self::GrowthPending { .. }
             | Self::ClaimsKeep { .. }
             | Self::SingleEphemeral { .. } => "KafkaStorage",
             Self::PoolGone { .. } => "PoolGone",
@@ -749,7 +861,14 @@ impl Notice {
                 | Self::QuorumChangeFailed { .. }
                 | Self::MetadataFailed { .. }
                 | Self::MetadataWaits { .. }
+                | Self::MetadataVersionHeld { .. }
+                | Self::MetadataWaitsForPods { .. }
         )
+    }
+
+    /// Is it told by its pool alone? A change that is held is told by the cluster, too: that is where people's alerts look.
+    pub(crate) fn is_for_pool_alone(&self) -> bool {
+        matches!(self, Self::FieldsIgnored { .. } | Self::IdsIgnored { .. })
     }
 
     /// The pool it is about, when it is about one.
@@ -768,6 +887,7 @@ impl Notice {
             | Self::StorageHeld { pool, .. }
             | Self::VolumeStays { pool, .. }
             | Self::GrowthRefused { pool, .. }
+            | Self::GrowthPending { pool, .. }
             | Self::ClaimsKeep { pool, .. } => Some(pool),
             Self::FieldsIgnored { pool, .. } => pool.as_deref(),
             _ => None,

@@ -23,6 +23,7 @@ use crate::names::{
 };
 use crate::notice::Notice;
 use crate::objects::{Object, Render};
+use crate::origin::{self, Runs};
 use crate::problem::Problem;
 use crate::quorum::{CONTROLLER_PORT, Kind};
 use crate::rolling::{Due, Roll};
@@ -31,9 +32,7 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
 use crate::world::{Answer, Answers, PodSetView, PodView, QuorumView, Trouble, World};
 use crate::{
-    anew, claims, completion, config, empty_disk, ending, ignored, limits, membership, migration,
-    own_certificates, pods, podset, rack, registration, removals, resolve, restoration, rewrites, rolling,
-    settings, strangers, upgrade,
+    anew, claims, completion, config, empty_disk, ending, ignored, limits, membership, migration, own_certificates, pods, podset, rack, registration, removals, resolve, restoration, rewrites, rolling, settings, strangers, upgrade, terminating,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -63,10 +62,15 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     if is_paused(&world.kafka) {
         return finish(plan, world, None, Progress::Paused);
     }
-    if let Some(problem) = other_operator(world) {
-        plan.problems.push(problem.clone());
-        return finish(plan, world, None, Progress::Refused(vec![problem]));
-    }
+    // From here on, only what is the cluster's own counts.
+    let (world, strangers) = match origin::judge(world) {
+        Runs::Another(problem) => {
+            plan.problems.push(problem.clone());
+            return finish(plan, world, None, Progress::Refused(vec![problem]));
+        }
+        Runs::Karst { world, strangers } => (world, strangers),
+    };
+    let world = &*world;
 
     // Kafka's own word comes before everything: hardly anything can be decided without it.
     plan.questions = first_questions(world);
@@ -74,10 +78,20 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         return Ok(plan);
     }
 
+    // What cannot be read is not gone: nothing is decided without it. Certificates end all the same.
+    if let Some(why) = world.unreadable.clone() {
+        certify(&mut plan, world, None);
+        return refuse(plan, world, Problem::Unreadable { why }, &BTreeMap::new());
+    }
+
     // Pools, roles, node ids.
     let resolved = resolve::resolve(world);
     plan.notices = resolved.notices;
+    plan.notices.extend(strangers);
     plan.notices.extend(notices(world, resolved.cluster.as_ref()));
+    let (terminating, until_late) = terminating::next(world);
+    plan.notices.extend(terminating);
+    plan.look_soon(until_late);
     plan.problems = resolved.problems;
     let pool_problems = resolved.pool_problems;
     let (partitions_of, asks_quorum) = (resolved.partitions_of, resolved.asks_quorum);
@@ -91,16 +105,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     let Some(cluster) = resolved.cluster else {
         let is_new = world.kafka.status.as_ref().is_none_or(|status| status.cluster_id.is_none());
         let progress = Progress::held_by(&plan.problems, is_new);
-        // Certificates end, whatever is asked for.
-        if plan.certificates.is_empty() {
-            roll(&mut plan, world, ending::next(world, None));
-            if !plan.questions.is_empty() {
-                return Ok(plan);
-            }
-        }
-        plan.protections = removals::released(world, None);
-        report_pools(&mut plan, world, Err(&progress), &pool_problems)?;
-        return finish(plan, world, None, progress);
+        return hold(plan, world, progress, &pool_problems);
     };
 
     // Refused before anything of it is durable.
@@ -320,16 +325,6 @@ fn is_paused(kafka: &api::Kafka) -> bool {
     is_true(kafka.metadata.annotations.as_ref(), PAUSE_ANNOTATION)
 }
 
-/// What another operator made is not ours to change.
-fn other_operator(world: &World) -> Option<Problem> {
-    let sets = world.pod_sets.values().map(|set| ("StrimziPodSet", &set.meta));
-    let pods = world.pods.values().map(|pod| ("Pod", &pod.meta));
-    sets.chain(pods).find_map(|(kind, meta)| {
-        let manager = meta.other_manager()?.to_owned();
-        Some(Problem::OtherOperator { object: format!("{kind} {}", meta.name), manager })
-    })
-}
-
 fn notices(world: &World, cluster: Option<&Cluster>) -> Vec<Notice> {
     let mut notices = Vec::new();
     notices.extend(strangers::notices(world));
@@ -338,6 +333,7 @@ fn notices(world: &World, cluster: Option<&Cluster>) -> Vec<Notice> {
     notices.extend(world.refusals.iter().map(|what| Notice::Refused { what: what.clone() }));
     notices.extend(ignored::of_kafka(&world.kafka));
     notices.extend(world.pools.iter().filter_map(|(name, pool)| ignored::of_pool(name, pool)));
+    notices.extend(registration::untold(world));
     let keys = config::forbidden_keys(world.kafka.spec.kafka.config.as_ref());
     if !keys.is_empty() {
         notices.push(Notice::SettingsLeftOut { keys });
@@ -546,7 +542,7 @@ fn unregister_then_upgrade(plan: &mut Plan, world: &World, cluster: &Cluster, al
     match next {
         Some(change) if gone.is_empty() => plan.deeds.push(Deed::Metadata(change)),
         Some(change) => plan.notices.extend(upgrade::waits_for(world, &change, &gone)),
-        None => {}
+        None => plan.notices.extend(upgrade::waits_for_pods(world, cluster)),
     }
     plan.deeds.extend(gone.into_iter().map(Deed::Unregister));
 }
@@ -681,6 +677,27 @@ fn report_pools(
     Ok(())
 }
 
+/// Nothing is carried out. Certificates end all the same, so whose certificate ends soon restarts as it is.
+fn hold(
+    mut plan: Plan,
+    world: &World,
+    progress: Progress,
+    pool_problems: &BTreeMap<String, Vec<Problem>>,
+) -> Result<Plan, serde_json::Error> {
+    if plan.certificates.is_empty() {
+        roll(&mut plan, world, ending::next(world, None));
+        if !plan.questions.is_empty() {
+            return Ok(plan);
+        }
+    }
+    // Among what cannot be read may be what such a pool still has.
+    if world.unreadable.is_none() {
+        plan.protections = removals::released(world, None);
+    }
+    report_pools(&mut plan, world, Err(&progress), pool_problems)?;
+    finish(plan, world, None, progress)
+}
+
 /// Nothing is done but to say why.
 fn refuse(
     mut plan: Plan,
@@ -689,10 +706,7 @@ fn refuse(
     pool_problems: &BTreeMap<String, Vec<Problem>>,
 ) -> Result<Plan, serde_json::Error> {
     plan.problems.push(problem.clone());
-    plan.protections = removals::released(world, None);
-    let progress = Progress::Refused(vec![problem]);
-    report_pools(&mut plan, world, Err(&progress), pool_problems)?;
-    finish(plan, world, None, progress)
+    hold(plan, world, Progress::Refused(vec![problem]), pool_problems)
 }
 
 fn finish(

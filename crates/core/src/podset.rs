@@ -87,6 +87,16 @@ pub fn is_rendered(set: &PodSetView, rendered: Option<&Digest>) -> bool {
     is_recorded(set) || is_as(set, rendered)
 }
 
+/// Has Karst, or whatever operator made it, ever made this pod set's pods? A status is not written by those who make pod sets.
+pub(crate) fn was_looked_after(set: &PodSetView, rendered: Option<&Digest>) -> bool {
+    observed(set).is_some() || is_as(set, rendered)
+}
+
+/// The pod sets whose pods Karst described.
+pub(crate) fn described_by_karst(world: &World) -> impl Iterator<Item = (&String, &Arc<PodSetView>)> {
+    world.pod_sets.iter().filter(|(name, set)| is_rendered(set, world.rendered.get(*name)))
+}
+
 fn is_recorded(set: &PodSetView) -> bool {
     observed(set) == Some(set.generation)
 }
@@ -121,9 +131,11 @@ pub fn remembered(world: &World, rendered: &Rendered) -> Rendered {
 /// that far: what differs from it is about to be written.
 pub(crate) fn notices(world: &World, rendered: Option<&Rendered>) -> Vec<Notice> {
     let is_written = |name: &String| rendered.is_some_and(|rendered| rendered.contains_key(name));
-    let others = world.pod_sets.iter().filter(|(name, set)| {
-        !set.meta.deleting && !is_written(name) && !is_rendered(set, world.rendered.get(*name))
-    });
+    let ours: BTreeSet<&String> = described_by_karst(world).map(|(name, _)| name).collect();
+    let others = world
+        .pod_sets
+        .iter()
+        .filter(|(name, set)| !set.meta.deleting && !is_written(name) && !ours.contains(name));
     let missing = |set: &PodSetView| {
         let missing = set.pods.keys().filter(|pod| !world.pods.contains_key(*pod));
         missing.cloned().collect()

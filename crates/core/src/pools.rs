@@ -24,6 +24,7 @@ use crate::roles;
 use crate::storage::Storage;
 use crate::storage_change;
 use crate::template::{self, Template};
+use crate::versions;
 use crate::world::{PodSetView, World};
 
 /// A pool as it was asked for, real or virtual.
@@ -239,6 +240,9 @@ fn check(world: &World, wanted: &Wanted<'_>, resolved: &mut Resolved) -> Result<
     if replicas.is_none() {
         problems.push(Problem::Replicas { replicas: wanted.replicas, most: limits::NODES });
     }
+    problems.extend(roles.zip(storage.as_ref()).and_then(|(roles, storage)| {
+        too_many_volumes(world, wanted.storage_field, roles, storage, resolved.metadata_level)
+    }));
     let template = wanted.template.clone().map_err(|found| problems.extend(found)).ok();
     let (Some(roles), Some(storage), Some(replicas), Some(template), true) =
         (roles, storage, replicas, template, problems.is_empty())
@@ -282,6 +286,45 @@ fn pool_name_problems(world: &World, wanted: &Wanted<'_>) -> Vec<Problem> {
     // Room for ids up to 9999, so that a pool does not stop growing because of its name.
     problems.extend(too_long(wanted.name, world.key.pod(wanted.name, NodeId(9999))));
     problems
+}
+
+/// A broker with several directories does not start before the metadata version knows them.
+fn too_many_volumes(
+    world: &World,
+    field: &str,
+    roles: Roles,
+    storage: &Storage,
+    metadata: Option<i16>,
+) -> Option<Problem> {
+    let (volumes, level) = (storage.disks().len(), metadata?);
+    if !roles.has_broker() || volumes < 2 || level >= versions::SEVERAL_VOLUMES {
+        return None;
+    }
+    let asked = world.kafka.spec.kafka.metadata_version.as_ref();
+    let asked = asked.map_or_else(|| "is not set".to_owned(), |asked| format!("is '{asked}'"));
+    let advice = format!(
+        "brokers with more than one need metadata version {} or newer, and it is {} here (spec.kafka.metadataVersion {asked}): list one volume, or raise it first",
+        versions::metadata_name(versions::SEVERAL_VOLUMES),
+        versions::metadata_name(level),
+    );
+    Some(Problem::storage(field, "volumes", &format!("has {volumes} entries"), &advice))
+}
+
+/// Pools whose brokers have more than one volume, or are to have.
+pub(crate) fn with_several_volumes(world: &World) -> impl Iterator<Item = &str> {
+    let has_several = |storage: &api::Storage| storage.volumes.as_ref().is_some_and(|all| all.len() > 1);
+    let is_one = move |name: &&str| {
+        let pool = world.pools.get(*name).filter(|_| uses_pools(&world.kafka));
+        let asked = pool.map(|pool| &pool.spec.storage).or(world.kafka.spec.kafka.storage.as_ref());
+        let serves = pool.is_none_or(|pool| {
+            let was = pool.status.as_ref().and_then(|status| status.roles.as_ref());
+            pool.spec.roles.iter().chain(was.into_iter().flatten()).any(|role| *role == api::Role::Broker)
+        });
+        let runs = running(world, name).and_then(|set| set.meta.annotations.get(STORAGE_ANNOTATION));
+        let runs = runs.and_then(|text| serde_json::from_str::<api::Storage>(text).ok());
+        serves && (asked.is_some_and(has_several) || runs.as_ref().is_some_and(has_several))
+    };
+    names(&world.kafka, &world.pools).into_iter().filter(is_one)
 }
 
 fn resource_problems(resources: Option<&api::ResourceRequirements>) -> Vec<Problem> {

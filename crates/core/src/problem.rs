@@ -4,6 +4,7 @@
 
 use crate::ids::NodeId;
 use crate::names::LONGEST_NAME;
+use crate::status;
 use crate::versions;
 
 /// Input that cannot be carried out. Nothing that runs is changed because of it.
@@ -390,6 +391,12 @@ pub enum Problem {
         /// Who made it.
         manager: String,
     },
+    /// Something of the cluster cannot be read.
+    #[error("{why}")]
+    Unreadable {
+        /// What, why, and what comes of it.
+        why: String,
+    },
     /// An authority that cannot be used, so no node can get a certificate.
     #[error("{why}; no node is created before that")]
     AuthorityUnusable {
@@ -468,6 +475,7 @@ impl Problem {
             }
             Self::VersionUnsafe { .. } => "VersionHeld",
             Self::AuthorityUnusable { .. } => "CertificateAuthorityUnusable",
+            Self::Unreadable { .. } => status::UNREADABLE,
             _ => "InvalidResource",
         }
     }

@@ -131,7 +131,7 @@ fn reconciled(cluster: &Cluster, quorum: &QuorumView) -> api::Condition {
 /// No leader can be found: what is known of each controller.
 fn silent(world: &World, why: &str) -> api::Condition {
     let pods = world.pods.iter().filter(|(_, pod)| pod.runs_controller());
-    let states = pods.map(|(name, pod)| match (&pod.stuck, pod.ready, pod.meta.deleting) {
+    let states = pods.map(|(name, pod)| match (&pod.stuck, pod.has_ready_kafka(), pod.meta.deleting) {
         (_, _, true) => format!("{name} is going"),
         (Some(stuck), _, _) => format!("{name} does not run ({stuck})"),
         (None, true, _) => format!("{name} is ready"),

@@ -5,6 +5,7 @@
 //! tells of those that serve only: there the status remembers which ones may be registered.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -12,7 +13,9 @@ use crate::cluster::Cluster;
 use crate::ids::NodeId;
 use crate::membership;
 use crate::names;
-use crate::world::{Answer, World};
+use crate::notice::Notice;
+use crate::terminating;
+use crate::world::{Answer, PodView, World};
 
 /// The first version that tells of brokers that do not serve.
 const TELLS_OF_ALL: (u32, u32) = (4, 0);
@@ -32,6 +35,23 @@ pub(crate) fn gone(world: &World, cluster: &Cluster) -> BTreeSet<NodeId> {
         tracked(world).difference(&serving).copied().collect()
     };
     candidates.difference(&kept).copied().collect()
+}
+
+/// How long a broker serves before it is told that it does not answer: while they restart, an answer gets lost now and then.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// That brokers which have served for a while do not say which brokers are registered.
+pub(crate) fn untold(world: &World) -> Option<Notice> {
+    let Answer::Silent(why) = &world.answers.registered else { return None };
+    let mut serving = world.pods.values().filter(|pod| pod.runs_broker() && pod.serves_kafka());
+    let long_ago = |time| world.time_since(time) >= SETTLED;
+    let serves_for_long = serving.any(|pod| pod.since.is_none_or(long_ago));
+    let restarts = |pod: &PodView| match pod.meta.deleting {
+        true => terminating::overdue_since(world, &pod.meta).is_none(),
+        false => pod.meta.created.is_some_and(|made| !long_ago(made)),
+    };
+    let is_settled = serves_for_long && !world.pods.values().any(|pod| restarts(pod));
+    is_settled.then(|| Notice::BrokersUntold { why: why.clone() })
 }
 
 /// Brokers that are wanted, that run, or whose pool cannot be read.

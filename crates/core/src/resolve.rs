@@ -45,6 +45,8 @@ pub struct Resolved {
     pub moving: BTreeSet<NodeId>,
     /// The pods of all nodes that are to do so.
     pub to_move: BTreeSet<String>,
+    /// The level of the metadata version that nodes have to get on with, as far as it is known.
+    pub metadata_level: Option<i16>,
     /// Must the quorum be asked, because nodes that may vote are to go?
     pub asks_quorum: bool,
     /// Do nodes that vote no longer stay for the moment, because another leader could still undo that?
@@ -63,11 +65,10 @@ pub fn resolve(world: &World) -> Resolved {
     resolved.problems.extend(limits::of_cluster(&world.kafka));
     resolved.problems.extend(name_problems(&world.key));
     let asked = find_version(spec, &mut resolved.problems);
-    if let Some(asked) = asked {
-        check_metadata(spec, asked, &mut resolved.problems);
-    }
     let version = asked.map(|asked| upgrade::held(world, asked, &mut resolved));
-    let metadata_version = version.and_then(|version| upgrade::wanted_metadata(spec, version));
+    let metadata_version =
+        version.and_then(|version| upgrade::wanted_metadata(world, version, &mut resolved));
+    resolved.metadata_level = upgrade::lowest_metadata(world, metadata_version);
     if let Some(version) = version {
         resolved.problems.extend(settings::problems(spec.config.as_ref(), version));
     }
@@ -189,17 +190,6 @@ fn find_version(spec: &api::KafkaClusterSpec, problems: &mut Vec<Problem>) -> Op
         problems.push(Problem::UnknownVersion { version: wanted.to_owned() });
     }
     found
-}
-
-fn check_metadata(spec: &api::KafkaClusterSpec, kafka: &'static KafkaVersion, problems: &mut Vec<Problem>) {
-    let Some(wanted) = spec.metadata_version.as_deref() else { return };
-    if upgrade::wanted_metadata(spec, kafka).is_none() {
-        problems.push(Problem::UnknownMetadataVersion {
-            metadata: wanted.to_owned(),
-            kafka: kafka.version,
-            newest: kafka.metadata,
-        });
-    }
 }
 
 /// What only shows in the cluster as a whole. A pool that is not valid stops a cluster that does not run yet;

@@ -35,12 +35,12 @@ pub(crate) fn held(
     if asked == kept {
         return Some(kept);
     }
-    let mut hold = |why: String| {
-        let (pool, kept) = (pool.to_owned(), kept.to_string());
-        resolved.notices.push(Notice::RolesHeld { pool, kept, why });
+    let mut hold = |given: Roles, why: String| {
+        let (pool, asked, kept) = (pool.to_owned(), asked.to_string(), given.to_string());
+        resolved.notices.push(Notice::RolesHeld { pool, asked, kept, why });
     };
     if asked.has_controller() != kept.has_controller() && quorum_is_fixed(world) {
-        hold("the quorum is static: its voters cannot change before it is migrated".to_owned());
+        hold(kept, "the quorum is static: its voters cannot change before it is migrated".to_owned());
         return Some(kept);
     }
     if asked.has_broker() || !kept.has_broker() {
@@ -49,7 +49,7 @@ pub(crate) fn held(
     match partitions_on(world, &nodes) {
         Partitions::None => return Some(asked),
         Partitions::Unasked => resolved.partitions_of.extend(nodes),
-        Partitions::Some(why) => hold(why),
+        Partitions::Some(why) => hold(asked.with_broker(), why),
     }
     Some(asked.with_broker())
 }

@@ -23,6 +23,7 @@ use crate::notice::Notice;
 use crate::reach;
 use crate::revision::{self, VOLUMES};
 use crate::safety::{self, Disks, Judge, Stop};
+use crate::status;
 use crate::steps::Mark;
 use crate::storage_change;
 use crate::world::{Answer, ClaimView, PartitionView, Partitions, PodView, QuorumView, World};
@@ -31,6 +32,11 @@ use crate::world::{Answer, ClaimView, PartitionView, Partitions, PodView, Quorum
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// How long a restart may be held before anybody is told: replicas need a moment to catch up after the last one.
 const CALM: Duration = Duration::from_secs(20);
+
+/// For so long a pod that was made anew counts as one that was just restarted.
+const RESTARTED: Duration = Duration::from_secs(300);
+/// How long a pod that is not to restart may be unready before it is told that others wait for it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why a pod restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,7 +210,7 @@ impl Due<'_> {
     /// Could it lose a directory by this? A broker that serves can say what is in it.
     fn may_lose_a_volume(&self) -> bool {
         let changes = |cause: &Cause| matches!(cause, Cause::Changed(parts) if parts.contains(&VOLUMES));
-        self.pod.runs_broker() && self.pod.is_serving() && self.causes.iter().any(changes)
+        self.pod.runs_broker() && self.pod.serves_kafka() && self.causes.iter().any(changes)
     }
 }
 
@@ -334,11 +340,20 @@ fn absent(world: &World, cluster: &Cluster, due: &[&Due<'_>]) -> Vec<(String, Op
             Some(pod) if pod.is_serving() => None,
             // It waits until the others have restarted to trust who signs its certificate.
             _ if certificates::lacks_certificate(world, &name) => None,
-            Some(pod) => Some((name, pod.stuck.clone())),
-            None => Some((name, None)),
+            pod => {
+                let why = status::why_away(world, &name, pod).or_else(|| unready_for_long(world, pod?));
+                Some((name, why))
+            }
         }
     });
     absent.collect()
+}
+
+/// That a pod has not been ready for longer than a restart takes. It is told with the time, not with how long that is: a message
+/// that changes is written again and again.
+fn unready_for_long(world: &World, pod: &PodView) -> Option<String> {
+    let since = pod.since.filter(|since| !pod.ready && world.time_since(*since) >= PATIENCE)?;
+    Some(format!("it has not been ready since {}", since.strftime("%Y-%m-%d %H:%M UTC")))
 }
 
 fn restart(world: &World, due: &Due<'_>, exposed: Option<String>) -> Restart {
@@ -499,10 +514,13 @@ impl Choice<'_> {
                 }
             }
         }
-        if roll.has_begun() || !self.is_calm() {
-            // Others wait for their turn; that is not worth a word. What a person has to decide is.
-            roll.notices.retain(|notice| matches!(notice, Notice::LossHeld { .. }));
-        }
+        // Others wait for their turn; that is not worth a word. What a person has to decide is.
+        let is_quiet = roll.has_begun() || !self.is_calm();
+        roll.notices.retain(|notice| match notice {
+            Notice::LossHeld { .. } => true,
+            Notice::RestartHeld { pod, .. } => !is_quiet && !self.has_just_changed(pod),
+            _ => !is_quiet,
+        });
         roll.look_again = roll.restarts.is_empty().then_some(LOOK_AGAIN);
         roll
     }
@@ -515,13 +533,20 @@ impl Choice<'_> {
         if due.is_controller() || due.disks == Disks::Go { 1 } else { allowed.max(1) }
     }
 
-    /// Was it some time ago that a pod came back?
+    /// Was it some time ago that a pod came back from a restart? One that is older comes and goes by itself, and is no reason to be
+    /// silent about what others wait for.
     fn is_calm(&self) -> bool {
-        let recent = |pod: &PodView| pod.since.is_some_and(|since| self.world.time_since(since) < CALM);
-        !self
-            .cluster
-            .nodes()
-            .any(|node| self.world.pods.get(&self.cluster.pod_name(node)).is_some_and(|pod| recent(pod)))
+        let is_young =
+            |pod: &PodView| pod.meta.created.is_none_or(|made| self.world.time_since(made) < RESTARTED);
+        let names = self.cluster.nodes().map(|node| self.cluster.pod_name(node));
+        let mut pods = names.filter_map(|name| Some((self.world.pods.get(&name)?, name)));
+        !pods.any(|(pod, name)| is_young(pod) && self.has_just_changed(&name))
+    }
+
+    /// Did the pod become ready, or unready, a moment ago?
+    fn has_just_changed(&self, pod: &str) -> bool {
+        let since = self.world.pods.get(pod).and_then(|pod| pod.since);
+        since.is_some_and(|since| self.world.time_since(since) < CALM)
     }
 
     /// What of the node's work is missed is asked before what becomes of its vote: none is given up in vain.
@@ -608,7 +633,7 @@ impl Choice<'_> {
     fn held_by_voters(&self, due: &Due<'_>, quorum: &QuorumView, loses: bool) -> Option<Held> {
         let limit = health::fetch_timeout(self.world);
         let own = quorum.voters.iter().find(|voter| voter.node == due.node.id);
-        let is_of_no_use = own.is_some_and(|voter| !voter.is_caught_up(limit)) && !due.pod.ready;
+        let is_of_no_use = own.is_some_and(|voter| !voter.is_caught_up(limit)) && !due.pod.has_ready_kafka();
         if is_of_no_use && !loses {
             return None;
         }

@@ -191,7 +191,7 @@ pub(crate) fn disks_of(world: &World, node: Node<'_>, pod: &PodView) -> Disks {
 
 /// What a broker does for others.
 pub(crate) fn service(world: &World, node: NodeId, pod: &PodView) -> Service {
-    if pod.ready {
+    if pod.has_ready_kafka() {
         return Service::Serves;
     }
     // Kafka counts on a broker that died until its session ends: while it reads its logs already.
@@ -220,7 +220,7 @@ fn is_unfenced(world: &World, node: NodeId) -> bool {
 
 /// Has it been of no use for so long that a silent Kafka is no reason to leave it alone?
 pub(crate) fn is_given_up(world: &World, pod: &PodView) -> bool {
-    !pod.ready && pod.since.is_some_and(|since| world.time_since(since) >= PATIENCE)
+    !pod.has_ready_kafka() && pod.since.is_some_and(|since| world.time_since(since) >= PATIENCE)
 }
 
 /// Judges which brokers can be missed.
@@ -391,7 +391,7 @@ impl Concern {
 /// The brokers whose pods serve, and are to stay. One that its pod set no longer lists is on its way out.
 fn brokers_up(world: &World) -> BTreeSet<NodeId> {
     let is_listed = |name: &str| world.pod_sets.values().any(|set| set.pods.contains_key(name));
-    let is_up = |name: &str, pod: &PodView| pod.is_serving() && pod.runs_broker() && is_listed(name);
+    let is_up = |name: &str, pod: &PodView| pod.serves_kafka() && pod.runs_broker() && is_listed(name);
     let up = world.pods.iter().filter(|(name, pod)| is_up(name, pod));
     up.filter_map(|(name, _)| node_of_pod(name)).collect()
 }
@@ -428,7 +428,8 @@ pub(crate) fn launcher_hosts(
 ) -> BTreeMap<NodeId, String> {
     let wanted: BTreeSet<NodeId> = nodes.into_iter().collect();
     let is_doubtful = |pod: &PodView| {
-        pod.runs_broker() && !pod.ready && !pod.meta.deleting && pod.stuck.is_none() && pod.phase == "Running"
+        let is_late = !pod.has_ready_kafka() && !pod.meta.deleting;
+        pod.runs_broker() && is_late && pod.stuck.is_none() && pod.phase == "Running"
     };
     let pods = world.pods.iter().filter(|(_, pod)| is_doubtful(pod));
     let hosts = pods.filter_map(|(name, _)| {

@@ -4,6 +4,7 @@
 //! `initialControllers`, `nodeIds`) are never part of it: they are written on their own, under a precondition.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -23,8 +24,9 @@ use crate::problem::Problem;
 use crate::quorum_status;
 use crate::rolling::Due;
 use crate::safety;
+use crate::terminating;
 use crate::versions;
-use crate::world::World;
+use crate::world::{PodView, World};
 
 /// How far a cluster or a pool is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,13 +119,16 @@ pub(crate) fn condition(type_: &str, status: bool, why: Option<(&str, &str)>) ->
     }
 }
 
+/// The reason when something of the cluster cannot be read.
+pub(crate) const UNREADABLE: &str = "Unreadable";
+
 /// What the status says while something of the cluster cannot be read. Nothing, when it says so already.
 pub fn unreadable(
     said: Option<&Vec<api::Condition>>,
     message: &str,
     now: Timestamp,
 ) -> Option<Vec<api::Condition>> {
-    let new = not_ready("Unreadable", message);
+    let new = not_ready(UNREADABLE, message);
     let is_said = |new: &api::Condition| {
         said.into_iter().flatten().any(|said| {
             (&said.type_, &said.status, &said.reason, &said.message)
@@ -213,11 +218,12 @@ pub(crate) fn progress(world: &World, cluster: &Cluster, due: &[Due<'_>], pool: 
         match world.pods.get(&name) {
             Some(pod) if pod.is_serving() => {}
             _ if may_roll && is_restarting(world, &name) => restarting.push(name),
-            Some(pod) => waiting.push(match pod.stuck.clone().or_else(|| safety::recovery(world, node.id)) {
-                Some(why) => format!("{name} ({why})"),
-                None => name,
-            }),
-            None => waiting.push(name),
+            found => waiting.push(
+                match why_away(world, &name, found).or_else(|| safety::recovery(world, node.id)) {
+                    Some(why) => format!("{name} ({why})"),
+                    None => name,
+                },
+            ),
         }
     }
     if waiting.is_empty() {
@@ -252,6 +258,14 @@ fn was_ready(world: &World) -> bool {
     })
 }
 
+/// What is known of why the pod of a node does not serve.
+pub(crate) fn why_away(world: &World, name: &str, pod: Option<&Arc<PodView>>) -> Option<String> {
+    let Some(pod) = pod else { return terminating::keeps_from_starting(world, name) };
+    let is_overdue = terminating::overdue_since(world, &pod.meta).is_some();
+    let terminates = || is_overdue.then(|| "it is being deleted, and does not go".to_owned());
+    pod.stuck.clone().or_else(|| pod.sidecar.clone()).or_else(terminates)
+}
+
 /// Is the pod of a node that ran before about to come back? One that is stuck, or takes too long, is not.
 fn is_restarting(world: &World, pod: &str) -> bool {
     let settings = world.config_maps.get(pod).and_then(|map| map.meta.created);
@@ -260,9 +274,12 @@ fn is_restarting(world: &World, pod: &str) -> bool {
         Duration::try_from(time.duration_since(start)).unwrap_or_default()
     };
     match world.pods.get(pod) {
-        None => after(world.now, settings) > NOT_THE_FIRST,
+        None => {
+            after(world.now, settings) > NOT_THE_FIRST
+                && terminating::keeps_from_starting(world, pod).is_none()
+        }
         Some(pod) if pod.stuck.is_some() => false,
-        Some(pod) if pod.meta.deleting => true,
+        Some(pod) if pod.meta.deleting => terminating::overdue_since(world, &pod.meta).is_none(),
         Some(pod) => pod.meta.created.is_some_and(|created| {
             after(created, settings) > NOT_THE_FIRST && after(world.now, created) < RESTART_TIME
         }),
@@ -283,9 +300,9 @@ fn all_run(world: &World, cluster: &Cluster) -> bool {
     })
 }
 
-/// What a person is to decide is told where the decision is written.
+/// What is of no concern but to its pool is told there alone.
 fn is_of_cluster(notice: &Notice) -> bool {
-    notice.pool().is_none() || matches!(notice, Notice::LossHeld { .. })
+    notice.pool().is_none() || !notice.is_for_pool_alone()
 }
 
 /// The new status of the cluster.

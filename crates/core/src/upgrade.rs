@@ -4,9 +4,6 @@
 //! that could not read what is there is refused before a single pod restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
-use karst_api as api;
 
 use crate::cluster::Cluster;
 use crate::health;
@@ -14,11 +11,12 @@ use crate::ids::NodeId;
 use crate::names::KAFKA_VERSION_ANNOTATION;
 use crate::notice::Notice;
 use crate::podset;
+use crate::pools;
 use crate::problem::Problem;
 use crate::resolve::Resolved;
 use crate::steps::Deed;
 use crate::versions::{self, KafkaVersion};
-use crate::world::{PodSetView, PodView, World};
+use crate::world::{PodView, World};
 
 /// A metadata version to go to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,9 +50,7 @@ fn running<'a>(world: &'a World, asked: &KafkaVersion) -> Running<'a> {
     let mut names: BTreeSet<&str> = pods.collect();
     if names.is_empty() {
         // What somebody else wrote into a pod set says nothing of what nodes ran.
-        let is_ours =
-            |(name, set): &(&String, &Arc<PodSetView>)| podset::is_rendered(set, world.rendered.get(*name));
-        let ours = world.pod_sets.iter().filter(is_ours);
+        let ours = podset::described_by_karst(world);
         names = ours.map(|(_, set)| version(&set.meta.annotations)).collect();
     }
     if names.is_empty() {
@@ -176,14 +172,72 @@ pub(crate) fn is_settled(world: &World, cluster: &Cluster) -> bool {
         && world.pods.values().all(|pod| version_of(pod) == Some(cluster.version))
 }
 
-/// The metadata version to ask for: what the user says, or what goes with the version. A user's own is kept within what
-/// the version that really runs can do.
+/// The metadata version to go to: what the user says, or what goes with the version that runs.
+///
+/// One that cannot be had harms nothing that runs: the cluster keeps the one it has. A cluster that is not formed has none to keep, and
+/// is refused.
 pub(crate) fn wanted_metadata(
-    spec: &api::KafkaClusterSpec,
+    world: &World,
     runs: &'static KafkaVersion,
+    resolved: &mut Resolved,
 ) -> Option<&'static str> {
-    match spec.metadata_version.as_deref() {
-        None => Some(runs.metadata),
-        Some(wanted) => versions::metadata_in_full(wanted).filter(|full| versions::can_run(runs, full)),
+    let Some(asked) = world.kafka.spec.kafka.metadata_version.as_deref() else { return Some(runs.metadata) };
+    let known = versions::metadata_in_full(asked);
+    let is_possible = known.is_some_and(|known| versions::can_run(runs, known));
+    if !pools::quorum_is_formed(world) {
+        if !is_possible {
+            resolved.problems.push(Problem::UnknownMetadataVersion {
+                metadata: asked.to_owned(),
+                kafka: runs.version,
+                newest: runs.metadata,
+            });
+        }
+        return known.filter(|_| is_possible);
     }
+    let why = match known {
+        Some(known) if is_possible => breaks_volumes(world, known),
+        _ => Some(format!("Kafka {runs} cannot run that, its newest is {}", runs.metadata)),
+    };
+    let Some(why) = why else { return known };
+    let there = metadata_there(world).and_then(|(name, _)| versions::metadata_in_full(&name));
+    // When Kafka has never said it, nothing is changed before it does.
+    let kept = there.filter(|there| versions::can_run(runs, there)).unwrap_or(runs.metadata);
+    resolved.notices.push(Notice::MetadataVersionHeld { asked: asked.to_owned(), kept, why });
+    Some(kept)
+}
+
+/// Would brokers that have several volumes not start again with this metadata version?
+fn breaks_volumes(world: &World, metadata: &str) -> Option<String> {
+    let level = versions::metadata_level(metadata)?;
+    if level >= versions::SEVERAL_VOLUMES {
+        return None;
+    }
+    let pool = pools::with_several_volumes(world).next()?;
+    let first = versions::metadata_name(versions::SEVERAL_VOLUMES);
+    Some(format!(
+        "brokers of pool '{pool}' have more than one volume, and need metadata version {first} or newer"
+    ))
+}
+
+/// The level that nodes have to get on with: that of the metadata version which is there, or of the one to go to.
+pub(crate) fn lowest_metadata(world: &World, wanted: Option<&str>) -> Option<i16> {
+    let there = metadata_there(world).and_then(|(_, level)| level);
+    there.into_iter().chain(wanted.and_then(versions::metadata_level)).min()
+}
+
+/// Pods that no pool of the cluster has, that run another version, and that Kafka counts with what they can do: the metadata version
+/// waits for them, and nothing that is done to the cluster's nodes ends that.
+pub(crate) fn waits_for_pods(world: &World, cluster: &Cluster) -> Option<Notice> {
+    let level = world.answers.quorum.known()?.metadata_level?;
+    let wanted = versions::metadata_level(cluster.metadata_version)?;
+    let nodes: BTreeSet<String> = cluster.nodes().map(|node| cluster.pod_name(node)).collect();
+    let others = world.pods.iter().filter(|(name, pod)| {
+        !nodes.contains(*name) && !pod.meta.deleting && version_of(pod) != Some(cluster.version)
+    });
+    let others: Vec<_> = others.map(|(name, _)| name.as_str()).collect();
+    let is_held = wanted > level && !others.is_empty();
+    is_held.then(|| Notice::MetadataWaitsForPods {
+        name: cluster.metadata_version,
+        pods: health::some_of(&others),
+    })
 }

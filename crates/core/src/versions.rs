@@ -105,6 +105,9 @@ const METADATA_LEVELS: &[(i16, &str)] = &[
     (30, "4.3-IV0"),
 ];
 
+/// The level from which on a broker may have more than one directory (3.7-IV2). Before, it does not start with them.
+pub(crate) const SEVERAL_VOLUMES: i16 = 17;
+
 /// The supported version of that name.
 pub fn find(version: &str) -> Option<&'static KafkaVersion> {
     SUPPORTED.iter().find(|known| known.version == version)

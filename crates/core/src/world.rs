@@ -53,6 +53,8 @@ pub struct Meta {
     pub created: Option<Timestamp>,
     /// Was its deletion asked for?
     pub deleting: bool,
+    /// When it is to be gone, if its deletion was asked for.
+    pub gone_by: Option<Timestamp>,
 }
 
 /// Who controls an object.
@@ -133,6 +135,10 @@ pub struct ClaimView {
     pub bound: bool,
     /// Since when its volume is larger than the file system on it.
     pub resize_pending: Option<Timestamp>,
+    /// How much it really holds.
+    pub capacity: Option<String>,
+    /// Why it does not grow, when its driver or the kubelet says so.
+    pub resize_error: Option<String>,
 }
 
 /// A pod that a pod set asks for.
@@ -186,8 +192,12 @@ pub struct PodView {
     pub since: Option<Timestamp>,
     /// Was it ever? What never served holds nothing that anybody could miss.
     pub was_ready: bool,
-    /// Why it does not run, when Kubernetes says so.
+    /// Why its Kafka does not run, when Kubernetes says so.
     pub stuck: Option<String>,
+    /// Why a container beside Kafka's does not run, when Kubernetes says so. The pod is not ready then, whatever Kafka does.
+    pub sidecar: Option<String>,
+    /// Is its Kafka ready, whatever the containers beside it are?
+    pub kafka_ready: bool,
     /// The machine that it was given to.
     pub machine: Option<String>,
     /// The address of that machine.
@@ -213,6 +223,16 @@ impl PodView {
     /// Does it serve, and is it to stay?
     pub fn is_serving(&self) -> bool {
         self.ready && !self.meta.deleting
+    }
+
+    /// Is its Kafka ready, whether or not all of the pod is?
+    pub fn has_ready_kafka(&self) -> bool {
+        self.ready || self.kafka_ready
+    }
+
+    /// Does its Kafka serve, and is it to stay? A container beside it that fails makes the pod unready, and Kafka none the worse.
+    pub fn serves_kafka(&self) -> bool {
+        self.has_ready_kafka() && !self.meta.deleting
     }
 
     /// Does it run the controller role? What the spec asks for may differ while roles change.
@@ -580,6 +600,8 @@ pub struct World {
     pub secrets: BTreeMap<String, Arc<SecretView>>,
     /// ConfigMaps of users that the resource refers to, by name.
     pub references: BTreeMap<String, Reference<Texts>>,
+    /// Why pools that carry the cluster's label cannot be read, if some cannot. They are not among those above, and are not gone.
+    pub unreadable: Option<String>,
     /// What Kafka itself says.
     pub answers: Answers,
     /// What went wrong last, and is worth a pause.
@@ -619,8 +641,8 @@ impl World {
 
     /// Are these the pods that there are, and is each of them up, or on its way out, as it was seen?
     pub fn has_just_these_pods<'a>(&self, live: impl IntoIterator<Item = &'a PodView>) -> bool {
-        fn state(pod: &PodView) -> (&str, bool, bool) {
-            (&pod.meta.uid, pod.ready, pod.meta.deleting)
+        fn state(pod: &PodView) -> (&str, bool, bool, bool) {
+            (&pod.meta.uid, pod.ready, pod.kafka_ready, pod.meta.deleting)
         }
         let seen: BTreeSet<_> = self.pods.values().map(|pod| state(pod)).collect();
         live.into_iter().map(state).collect::<BTreeSet<_>>() == seen
@@ -636,17 +658,17 @@ impl World {
 
     /// The controllers that serve.
     pub fn serving_controllers(&self) -> Vec<String> {
-        self.hosts(|pod| pod.runs_controller() && pod.is_serving())
+        self.hosts(|pod| pod.runs_controller() && pod.serves_kafka())
     }
 
     /// Is there one?
     pub(crate) fn has_serving_controller(&self) -> bool {
-        self.pods.values().any(|pod| pod.runs_controller() && pod.is_serving())
+        self.pods.values().any(|pod| pod.runs_controller() && pod.serves_kafka())
     }
 
     /// The brokers that serve.
     pub fn serving_brokers(&self) -> Vec<String> {
-        self.hosts(|pod| pod.runs_broker() && pod.is_serving())
+        self.hosts(|pod| pod.runs_broker() && pod.serves_kafka())
     }
 
     /// The nodes that have all of the metadata, by the word of the quorum's leader in this pass.
@@ -663,7 +685,7 @@ impl World {
         let current = self.current_nodes();
         self.hosts(|pod| {
             let node = names::node_of_pod(&pod.meta.name);
-            pod.runs_broker() && pod.is_serving() && node.is_some_and(|node| current.contains(&node))
+            pod.runs_broker() && pod.serves_kafka() && node.is_some_and(|node| current.contains(&node))
         })
     }
 

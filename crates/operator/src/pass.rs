@@ -46,7 +46,7 @@ use crate::rendered::RenderedSets;
 use crate::silences::{Insistence, Silences};
 use crate::slots::Slots;
 use crate::troubles::Troubles;
-use crate::unreadable::LeftAlone;
+use crate::unreadable::{self, LeftAlone};
 use crate::views::SecretWire;
 use crate::workers::Job;
 
@@ -111,17 +111,24 @@ impl Passes {
     /// A pass of a cluster.
     pub(crate) async fn cluster(&self, key: &ClusterKey, place: &Place) -> Outcome {
         let mut asking = Asking::default();
-        let (mut troubled, mut outcome_of_certificates) = (false, None);
+        let (mut troubled, mut outcome_of_certificates, mut is_told) = (false, None, false);
         for _ in 0..ROUNDS {
             let snapshot = self.hands.index.snapshot(key);
             if !snapshot.unreadable.is_empty() {
-                let told = self.unreadable.tell(&self.hands, &self.events, key, &snapshot).await;
-                return match told {
-                    Ok(()) => Outcome::Done { look_again: None },
-                    Err(failure) => self.failed(key, &[failure]),
+                let told = match is_told {
+                    true => Ok(()),
+                    false => self.unreadable.tell(&self.hands, &self.events, key, &snapshot).await,
                 };
+                is_told = true;
+                match told {
+                    // Pools say nothing of certificates, and these end all the same.
+                    Ok(()) if unreadable::of_pools(&snapshot).is_some() && snapshot.kafka.is_some() => {}
+                    Ok(()) => return Outcome::Done { look_again: None },
+                    Err(failure) => return self.failed(key, &[failure]),
+                }
+            } else {
+                self.unreadable.ends(key);
             }
-            self.unreadable.ends(key);
             let Some(kafka) = snapshot.kafka.clone() else {
                 self.forget(key);
                 return self.pools_without_kafka(key, &snapshot).await;
@@ -234,6 +241,7 @@ impl Passes {
         answers: Answers,
         entropy: Entropy,
     ) -> World {
+        let unreadable = unreadable::of_pools(&snapshot);
         // Only a pod set that is still to be made can meet another of its name.
         let new: Vec<_> = pools::names(&kafka, &snapshot.pools)
             .into_iter()
@@ -256,6 +264,7 @@ impl Passes {
             claims: snapshot.claims,
             secrets: snapshot.secrets,
             references: BTreeMap::new(),
+            unreadable,
             answers,
             troubles: self.troubles.of(key),
             checked_settings: self.checked.of(key),

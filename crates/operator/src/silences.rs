@@ -177,7 +177,8 @@ impl Questions<'_> {
 fn fingerprint(world: &World) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (name, pod) in &world.pods {
-        (name, &pod.meta.uid, pod.ready, pod.meta.deleting, &pod.phase, &pod.stuck).hash(&mut hasher);
+        (name, &pod.meta.uid, pod.ready, pod.kafka_ready, pod.meta.deleting, &pod.phase, &pod.stuck)
+            .hash(&mut hasher);
     }
     hasher.finish()
 }
@@ -200,11 +201,8 @@ mod tests {
             meta: Meta::default(),
             phase: "Running".to_owned(),
             ready,
-            since: None,
             was_ready: true,
-            stuck: None,
-            machine: None,
-            host_ip: None,
+            ..PodView::default()
         };
         world.pods.insert("c-brokers-0".to_owned(), Arc::new(pod));
     }

@@ -59,8 +59,7 @@ impl LeftAlone {
 
 /// Writes it into the status of the `Kafka` resource, readable or not, unless that says so already.
 async fn say(hands: &Hands, key: &ClusterKey, snapshot: &Snapshot) -> Result<(), Failure> {
-    let named = snapshot.unreadable.iter().take(NAMED).map(|one| sentence(one));
-    let message = format!("{} {LEFT}", named.collect::<Vec<_>>().join(" "));
+    let message = message(snapshot);
     let news = |said: Option<&Vec<Condition>>| status::unreadable(said, &message, Timestamp::now());
     if let Some(kafka) = &snapshot.kafka {
         let said = kafka.status.as_ref().and_then(|status| status.conditions.as_ref());
@@ -71,6 +70,18 @@ async fn say(hands: &Hands, key: &ClusterKey, snapshot: &Snapshot) -> Result<(),
     let Some(kafka) = snapshot.unreadable.iter().find(|one| one.kind == "Kafka") else { return Ok(()) };
     let Some(conditions) = news(kafka.conditions.as_ref()) else { return Ok(()) };
     hands.write_conditions(key, &kafka.meta, &conditions).await
+}
+
+fn message(snapshot: &Snapshot) -> String {
+    let named = snapshot.unreadable.iter().take(NAMED).map(|one| sentence(one));
+    format!("{} {LEFT}", named.collect::<Vec<_>>().join(" "))
+}
+
+/// What is said of pools that cannot be read, if nothing but pools cannot be read.
+pub(crate) fn of_pools(snapshot: &Snapshot) -> Option<String> {
+    let mut found = snapshot.unreadable.iter().peekable();
+    let is_some = found.peek().is_some();
+    (is_some && found.all(|one| one.kind == "KafkaNodePool")).then(|| message(snapshot))
 }
 
 fn describe(one: &Unreadable) -> String {
@@ -179,5 +190,14 @@ mod tests {
         let patch: Value = server.last_written();
         let message = patch["status"]["conditions"][0]["message"].as_str().unwrap();
         assert!(message.starts_with("KafkaNodePool c cannot be read: "), "{message}");
+        // The decision says the same.
+        assert_eq!(of_pools(&snapshot).as_deref(), Some(message));
+
+        // Without a Secret nothing is decided at all: it would be taken for gone.
+        let secret = Unreadable { kind: "Secret".to_owned(), ..unreadable("7", None) };
+        snapshot.unreadable.push(std::sync::Arc::new(secret));
+        assert_eq!(of_pools(&snapshot), None);
+        snapshot.unreadable.clear();
+        assert_eq!(of_pools(&snapshot), None);
     }
 }

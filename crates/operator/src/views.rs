@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::networking::v1::{NetworkPolicy, NetworkPolicySpec};
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
@@ -178,6 +179,9 @@ fn files_of(data: Option<&BTreeMap<String, String>>) -> BTreeMap<String, Arc<str
     files
 }
 
+/// Conditions by which a driver, or the kubelet, says why a PVC does not grow.
+const RESIZE_ERRORS: [&str; 2] = ["ControllerResizeError", "NodeResizeError"];
+
 #[derive(Resource, Deserialize, Clone, Debug)]
 #[resource(inherit = "PersistentVolumeClaim")]
 pub(crate) struct ClaimWire {
@@ -189,6 +193,7 @@ pub(crate) struct ClaimWire {
 #[derive(Deserialize, Clone, Debug, Default)]
 #[serde(default)]
 struct ClaimStatusWire {
+    capacity: Option<BTreeMap<String, Quantity>>,
     conditions: Option<Vec<ConditionWire>>,
 }
 
@@ -198,10 +203,11 @@ impl Watched for ClaimWire {
     fn view(self) -> ClaimView {
         let spec = self.spec.unwrap_or_default();
         let requests = spec.resources.and_then(|resources| resources.requests);
-        let conditions = self.status.unwrap_or_default().conditions.unwrap_or_default();
-        let pending = conditions
-            .into_iter()
-            .find(|found| found.type_ == "FileSystemResizePending" && found.status == "True");
+        let status = self.status.unwrap_or_default();
+        let conditions = status.conditions.unwrap_or_default();
+        let holds = |found: &&ConditionWire, type_: &str| found.type_ == type_ && found.status == "True";
+        let pending = conditions.iter().find(|found| holds(found, "FileSystemResizePending"));
+        let failed = conditions.iter().find(|found| RESIZE_ERRORS.iter().any(|type_| holds(found, type_)));
         ClaimView {
             meta: meta(self.metadata),
             requested: requests.and_then(|mut requests| requests.remove("storage")).map(|size| size.0),
@@ -209,7 +215,9 @@ impl Watched for ClaimWire {
             class: spec.storage_class_name,
             selector: spec.selector.and_then(|selector| selector.match_labels),
             bound: spec.volume_name.is_some_and(|volume| !volume.is_empty()),
-            resize_pending: pending.and_then(|found| found.last_transition_time).map(|time| time.0),
+            resize_pending: pending.and_then(|found| found.last_transition_time.as_ref()).map(|time| time.0),
+            resize_error: failed.map(|found| join(found.reason.as_deref(), found.message.as_deref())),
+            capacity: status.capacity.and_then(|mut all| all.remove("storage")).map(|size| size.0),
         }
     }
 }
@@ -307,6 +315,10 @@ struct ConditionWire {
 #[derive(Deserialize, Clone, Debug)]
 #[serde(rename_all = "camelCase")]
 struct ContainerWire {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    ready: bool,
     state: Option<ContainerState>,
     last_state: Option<ContainerState>,
 }
@@ -324,6 +336,8 @@ impl Watched for PodWire {
             was_ready: ready || was_ready(since, status.start_time.as_ref().map(|time| time.0)),
             since,
             stuck: (!ready).then(|| stuck(&status)).flatten(),
+            sidecar: (!ready).then(|| sidecar(&status)).flatten(),
+            kafka_ready: is_kafka_ready(&status),
             host_ip: status.host_ip,
             phase: status.phase.unwrap_or_default(),
             ready,
@@ -347,7 +361,23 @@ const PASSING: &[&str] = &["ContainerCreating", "PodInitializing"];
 /// How much of a container's last words is worth repeating.
 const LAST_WORDS: usize = 400;
 
-/// Why a pod does not run, in Kubernetes' own words and in the last words of its container.
+/// The container in which Kafka runs.
+const KAFKA: &str = "kafka";
+
+fn kafka(status: &PodStatusWire) -> Option<&ContainerWire> {
+    status.container_statuses.iter().flatten().find(|container| container.name == KAFKA)
+}
+
+/// Is Kafka ready, as the kubelet says? When a Kubernetes node is lost, its pods are called unready by others, and what the kubelet
+/// said last of their containers stays: that counts only where the kubelet itself says that not all of them are ready.
+fn is_kafka_ready(status: &PodStatusWire) -> bool {
+    let mut conditions = status.conditions.iter().flatten();
+    let others_are_not = conditions.any(|found| found.type_ == "ContainersReady" && found.status == "False");
+    others_are_not && kafka(status).is_some_and(|kafka| kafka.ready)
+}
+
+/// Why a pod's Kafka does not run, in Kubernetes' own words and in the last words of its container. Where it runs, or could as far
+/// as it is concerned, what other containers do is for [`sidecar`] to say: the pod may have the only copy of something.
 fn stuck(status: &PodStatusWire) -> Option<String> {
     let unschedulable = status
         .conditions
@@ -355,8 +385,19 @@ fn stuck(status: &PodStatusWire) -> Option<String> {
         .flatten()
         .find(|found| found.type_ == "PodScheduled" && found.status == "False")
         .map(|found| join(found.reason.as_deref(), found.message.as_deref()));
-    let containers = || status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let kafka = kafka(status);
+    let runs = kafka.and_then(|kafka| kafka.state.as_ref()).is_some_and(|state| state.running.is_some());
+    // Containers that start before Kafka's keep it from running; some of them go on beside it.
+    let before = status.init_container_statuses.iter().flatten();
+    let containers = || before.chain(kafka).filter(|_| !runs);
     unschedulable.or_else(|| containers().find_map(waiting))
+}
+
+/// Why a container beside Kafka's does not run.
+fn sidecar(status: &PodStatusWire) -> Option<String> {
+    let containers = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+    let mut others = containers.filter(|container| container.name != KAFKA);
+    others.find_map(|other| Some(format!("container {}: {}", other.name, waiting(other)?)))
 }
 
 fn waiting(container: &ContainerWire) -> Option<String> {
@@ -397,6 +438,7 @@ fn meta(metadata: ObjectMeta) -> Meta {
         owners: metadata.owner_references.into_iter().flatten().map(|owner| owner.uid).collect(),
         created: metadata.creation_timestamp.map(|time| time.0),
         deleting: metadata.deletion_timestamp.is_some(),
+        gone_by: metadata.deletion_timestamp.map(|time| time.0),
     }
 }
 
@@ -426,6 +468,7 @@ mod tests {
         let view = pod(&json!({
             "phase": "Running",
             "containerStatuses": [{
+                "name": "kafka",
                 "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
                 "lastState": {"terminated": {"exitCode": 1, "message": "disk belongs to another cluster\n"}}
             }]
@@ -453,10 +496,69 @@ org.apache.kafka.common.config.ConfigException: Invalid value a while for config
     fn a_pod_that_just_starts_is_not_stuck() {
         let view = pod(&json!({
             "phase": "Pending",
-            "containerStatuses": [{"state": {"waiting": {"reason": "PodInitializing"}}}]
+            "containerStatuses": [{"name": "kafka", "state": {"waiting": {"reason": "PodInitializing"}}}]
         }));
         assert_eq!(view.stuck, None);
         assert!(!view.ready);
+    }
+
+    const LOOPS: &str = "CrashLoopBackOff";
+
+    fn container(name: &str, ready: bool, waits: Option<&str>) -> serde_json::Value {
+        let state = match waits {
+            Some(reason) => json!({"waiting": {"reason": reason}}),
+            None => json!({"running": {}}),
+        };
+        json!({"name": name, "ready": ready, "state": state})
+    }
+
+    #[test]
+    fn a_sidecar_that_crashes_says_nothing_of_kafka() {
+        let view = pod(&json!({
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "False"}],
+            "containerStatuses": [container("proxy", false, Some(LOOPS)), container("kafka", true, None)]
+        }));
+        assert_eq!((view.stuck.as_deref(), view.ready, view.kafka_ready), (None, false, true));
+        assert_eq!(view.sidecar.as_deref(), Some("container proxy: CrashLoopBackOff"));
+
+        // Also one of the kind that starts before Kafka and goes on beside it.
+        let view = pod(&json!({
+            "phase": "Running",
+            "initContainerStatuses": [container("proxy", false, Some(LOOPS))],
+            "containerStatuses": [container("kafka", false, None)]
+        }));
+        assert_eq!((view.stuck, view.kafka_ready), (None, false));
+        assert!(view.sidecar.is_some());
+    }
+
+    #[test]
+    fn a_container_that_keeps_kafka_from_starting_is_quoted() {
+        let view = pod(&json!({
+            "phase": "Pending",
+            "initContainerStatuses": [container("prepare", false, Some(LOOPS))],
+            "containerStatuses": [container("kafka", false, Some("PodInitializing"))]
+        }));
+        assert_eq!(view.stuck.as_deref(), Some(LOOPS));
+    }
+
+    #[test]
+    fn what_was_said_last_of_a_pod_whose_machine_is_lost_does_not_count() {
+        let view = pod(&json!({
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}],
+            "containerStatuses": [container("kafka", true, None)]
+        }));
+        assert!(!view.ready && !view.kafka_ready);
+    }
+
+    #[test]
+    fn an_object_tells_by_when_it_is_to_be_gone() {
+        let wire = json!({"apiVersion": "v1", "kind": "Pod",
+                          "metadata": {"name": "c-p-0", "deletionTimestamp": "2024-01-01T00:00:00Z"}});
+        let meta = serde_json::from_value::<PodWire>(wire).unwrap().view().meta;
+        assert_eq!((meta.deleting, meta.gone_by), (true, Some("2024-01-01T00:00:00Z".parse().unwrap())));
+        assert_eq!(pod(&json!({})).meta.gone_by, None);
     }
 
     #[test]
@@ -523,6 +625,18 @@ org.apache.kafka.common.config.ConfigException: Invalid value a while for config
         assert_eq!(claim.resize_pending, Some("2024-01-02T00:00:00Z".parse().unwrap()));
         let new = view(json!({"resources": {"requests": {"storage": "1Gi"}}}), json!([]));
         assert_eq!((new.bound, new.resize_pending), (false, None));
+        let failed = json!([{"type": "ControllerResizeError", "status": "True", "reason": "Infeasible", "message": "no room"}]);
+        let failed = view(json!({}), failed);
+        assert_eq!(failed.resize_error.as_deref(), Some("Infeasible: no room"));
+    }
+
+    #[test]
+    fn a_claim_tells_how_much_it_really_holds() {
+        let wire = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {},
+                          "spec": {"resources": {"requests": {"storage": "20Gi"}}},
+                          "status": {"capacity": {"storage": "10Gi"}}});
+        let claim = serde_json::from_value::<ClaimWire>(wire).unwrap().view();
+        assert_eq!((claim.requested.as_deref(), claim.capacity.as_deref()), (Some("20Gi"), Some("10Gi")));
     }
 
     #[test]

@@ -333,6 +333,7 @@ impl Operator {
             claims: BTreeMap::new(),
             secrets: BTreeMap::new(),
             references: BTreeMap::new(),
+            unreadable: None,
             answers,
             troubles: self.troubles.clone(),
             checked_settings: self.checked.clone(),

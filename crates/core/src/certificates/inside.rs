@@ -133,7 +133,7 @@ impl<'a> Inside<'a> {
             Some(shown) => !given.contains(&shown),
             None => stored(self.world, &pod.meta.name).is_some() && self.signer_for(&pod.meta.name).is_none(),
         };
-        let strange = self.running.iter().filter(|pod| pod.ready).filter(is_strange);
+        let strange = self.running.iter().filter(|pod| pod.has_ready_kafka()).filter(is_strange);
         strange.map(|pod| pod.meta.name.clone()).collect::<Vec<_>>().into_iter()
     }
 
@@ -151,7 +151,7 @@ impl<'a> Inside<'a> {
         let wanted = self.signer_for(&pod.meta.name).filter(|wanted| self.given.contains(wanted));
         let Some(wanted) = wanted else { return false };
         let is_refused = || self.shown_by(pod).is_some_and(|shown| !self.given.contains(&shown));
-        !pod.ready && (!self.trusts(pod, &wanted) || is_refused())
+        !pod.has_ready_kafka() && (!self.trusts(pod, &wanted) || is_refused())
     }
 
     fn trusts(&self, pod: &PodView, authority: &str) -> bool {
@@ -174,7 +174,7 @@ impl<'a> Inside<'a> {
             of_it.map(|one| one.not_before).min()
         };
         let is_younger = || pod.meta.created.zip(born(authority)).is_some_and(|(pod, born)| born > pod);
-        let serves_nobody = || self.running.iter().all(|pod| !pod.ready);
+        let serves_nobody = || self.running.iter().all(|pod| !pod.has_ready_kafka());
         signer == authority && !(believes && serves_nobody() && is_younger())
     }
 

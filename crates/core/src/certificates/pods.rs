@@ -99,7 +99,7 @@ pub(crate) fn ends_soon(world: &World, pod: &PodView) -> Option<Stale> {
 /// Is the pod of no use before it restarts? Nobody accepts its certificate any more, or it accepts nobody's.
 pub(crate) fn is_of_no_use(world: &World, inside: &Inside<'_>, pod: &PodView) -> bool {
     let has_ended = || end(pod).is_some_and(|end| world.now > end) && clock::doubt(world).is_none();
-    !pod.ready && (has_ended() || inside.is_cut_off(pod))
+    !pod.has_ready_kafka() && (has_ended() || inside.is_cut_off(pod))
 }
 
 /// Has a node no certificate, so that it cannot start? It may have to wait until all others trust who signs it.

@@ -344,19 +344,6 @@ fn with_the_disks_gone_too_it_is_a_new_cluster() {
 }
 
 #[test]
-fn a_cluster_of_another_operator_is_left_alone() {
-    let mut world = converged();
-    let mut set = (*world.pod_sets["my-cluster-brokers"]).clone();
-    set.meta.labels.insert("app.kubernetes.io/managed-by".into(), "strimzi-cluster-operator".into());
-    world.pod_sets.insert("my-cluster-brokers".into(), Arc::new(set));
-    world.config_maps.clear();
-    let plan = decide(&world);
-    assert_eq!(plan.objects, []);
-    carry_out(&mut world, plan);
-    assert_eq!(conditions(&world, "Ready")[0].1, "OtherOperator");
-}
-
-#[test]
 fn a_paused_cluster_is_not_changed_and_keeps_its_status() {
     let mut world = converged();
     let before = world.kafka.status.clone().unwrap();

@@ -27,8 +27,13 @@ fn an_unknown_version_is_refused_with_those_that_are_known() {
 }
 
 #[test]
-fn a_metadata_version_from_the_future_is_refused() {
-    let message = refused(|kafka| kafka.spec.kafka.metadata_version = Some("4.3-IV0".into()));
+fn a_new_cluster_with_a_metadata_version_from_the_future_is_refused() {
+    let mut world = quickstart();
+    edit_kafka(&mut world, |kafka| kafka.spec.kafka.metadata_version = Some("4.3-IV0".into()));
+    converge(&mut world);
+    assert!(world.pods.is_empty());
+    let (_, reason, message) = conditions(&world, "Ready").remove(0);
+    assert_eq!(reason, "InvalidResource");
     assert!(
         message.contains("spec.kafka.metadataVersion is '4.3-IV0'") && message.contains("4.1-IV1"),
         "{message}"

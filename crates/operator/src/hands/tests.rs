@@ -151,6 +151,7 @@ pub(crate) fn world() -> World {
         claims: BTreeMap::new(),
         secrets: BTreeMap::new(),
         references: BTreeMap::new(),
+        unreadable: None,
         answers: Answers::default(),
         troubles: Vec::new(),
         checked_settings: BTreeMap::new(),

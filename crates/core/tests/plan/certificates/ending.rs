@@ -133,3 +133,38 @@ fn without_a_word_of_the_quorum_nobody_restarts_in_a_cluster_that_is_not_valid()
     assert_eq!(plan.restarts, []);
     assert!(plan.notices.iter().any(|notice| notice.to_string().contains("the quorum does not answer")));
 }
+
+#[test]
+fn a_cluster_that_is_too_large_holds_no_pod_whose_certificate_ends() {
+    let mut life = late(begun());
+    edit_pool(&mut life.world, "brokers", |pool| pool.spec.replicas = 900);
+    assert!(matches!(decided(&mut life).progress, Some(Progress::Refused(_))));
+    all_restart(&mut life);
+}
+
+#[test]
+fn a_cluster_whose_identity_is_gone_holds_no_pod_whose_certificate_ends() {
+    let mut life = late(begun());
+    for pool in life.world.pools.values_mut() {
+        Arc::make_mut(pool).status.as_mut().unwrap().cluster_id = None;
+    }
+    Arc::make_mut(&mut life.world.kafka).status.as_mut().unwrap().cluster_id = None;
+    let plan = decided(&mut life);
+    let Some(Progress::Refused(problems)) = &plan.progress else { panic!("{:?}", plan.progress) };
+    assert_eq!(problems[0].reason(), "IdentityUnknown");
+    all_restart(&mut life);
+}
+
+/// A pool that was made by hand, or by a newer operator, and that nobody here can read.
+#[test]
+fn a_pool_that_cannot_be_read_holds_no_pod_whose_certificate_ends() {
+    let mut life = late(begun());
+    life.world.pools.remove("brokers");
+    life.world.unreadable = Some("KafkaNodePool brokers cannot be read: nested too deeply.".into());
+    let plan = decided(&mut life);
+    let Some(Progress::Refused(problems)) = &plan.progress else { panic!("{:?}", plan.progress) };
+    assert_eq!(problems[0].reason(), "Unreadable");
+    assert!(plan.facts.is_empty() && plan.objects.is_empty() && plan.removals.is_empty(), "{plan:?}");
+    assert!(plan.protections.is_empty() && plan.deeds.is_empty(), "{plan:?}");
+    all_restart(&mut life);
+}

@@ -74,6 +74,7 @@ pub(crate) fn world(yaml: &str) -> World {
         claims: BTreeMap::new(),
         secrets: BTreeMap::new(),
         references,
+        unreadable: None,
         answers: Answers::default(),
         troubles: Vec::new(),
         checked_settings: BTreeMap::new(),
@@ -339,6 +340,7 @@ fn meta(meta: &ObjectMeta) -> Meta {
         controller: None,
         created: Some(Timestamp::from_second(1_600_000_000).unwrap()),
         deleting: false,
+        gone_by: None,
     }
 }
 
@@ -455,11 +457,10 @@ pub(crate) fn run_pods(world: &mut World, ready: bool) {
             meta: running,
             phase: "Running".into(),
             ready,
-            since: None,
             was_ready: true,
-            stuck: None,
             machine: Some(MACHINE.into()),
             host_ip,
+            ..PodView::default()
         };
         world.pods.insert(name, Arc::new(view));
     }
