@@ -2,7 +2,7 @@
 //!
 //! Nodes and the operator are above it whatever users write: a cluster whose own brokers are refused stops.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use karst_api as api;
 
@@ -11,6 +11,8 @@ use crate::properties::Properties;
 
 /// Kafka's own authorizer. Its rules are kept in the cluster's metadata.
 const STANDARD: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+/// The setting that lists who may do everything.
+pub(crate) const SUPER_USERS: &str = "super.users";
 /// What separates principals in Kafka's list.
 const SEPARATOR: char = ';';
 
@@ -45,15 +47,34 @@ impl Authorization {
         Some(Self { class, super_users })
     }
 
-    /// Puts it into the settings of a node of this cluster.
-    pub(crate) fn add_to(&self, config: &mut Properties, cluster: &str) {
+    /// Puts it into the settings of a node of this cluster. `super_users` are those in another order.
+    pub(crate) fn add_to(&self, config: &mut Properties, cluster: &str, super_users: Option<&str>) {
+        config.set("authorizer.class.name", &self.class);
+        config.set(SUPER_USERS, super_users.map_or_else(|| self.super_users(cluster), str::to_owned));
+    }
+
+    /// Who may do everything, in the order in which the node has them already, when that is another one. A restart for another order
+    /// would be for nothing.
+    pub(crate) fn ordered_as(&self, written: &str, cluster: &str) -> Option<String> {
+        let wanted = self.super_users(cluster);
+        if Properties::escaped(&wanted) == written {
+            return None;
+        }
+        let places = written.split(SEPARATOR).enumerate().map(|(place, user)| (user, place));
+        let places: BTreeMap<&str, usize> = places.collect();
+        let place = |user: &&str| places.get(&*Properties::escaped(user)).copied().unwrap_or(usize::MAX);
+        let mut users: Vec<_> = wanted.split(SEPARATOR).collect();
+        users.sort_by_cached_key(place);
+        Some(users.join(&SEPARATOR.to_string())).filter(|ordered| *ordered != wanted)
+    }
+
+    fn super_users(&self, cluster: &str) -> String {
         let own = [format!("{cluster}-kafka"), "cluster-operator".to_owned()];
         let own = own.iter().map(|name| format!("User:CN={name},O=io.strimzi"));
         let mut seen = BTreeSet::new();
         let users = own.chain(self.super_users.iter().cloned()).filter(|user| seen.insert(user.clone()));
         let users: Vec<String> = users.collect();
-        config.set("authorizer.class.name", &self.class);
-        config.set("super.users", users.join(&SEPARATOR.to_string()));
+        users.join(&SEPARATOR.to_string())
     }
 }
 
@@ -72,7 +93,7 @@ mod tests {
         let mut problems = Vec::new();
         let read = Authorization::read(Some(&written), &mut problems).unwrap();
         let mut config = Properties::default();
-        read.add_to(&mut config, "my-cluster");
+        read.add_to(&mut config, "my-cluster", None);
         (config, problems.iter().map(ToString::to_string).collect())
     }
 

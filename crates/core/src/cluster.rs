@@ -2,6 +2,7 @@
 //!
 //! Only [`crate::resolve`] makes one.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -9,7 +10,7 @@ use karst_api as api;
 
 use crate::authorization::Authorization;
 use crate::ids::NodeId;
-use crate::listeners::{Authentication, ClientListener};
+use crate::listeners::{self, Authentication, ClientListener};
 use crate::names::ClusterKey;
 use crate::quantity::Quantity;
 use crate::quorum::CONTROLLER_PORT;
@@ -162,6 +163,8 @@ pub struct Cluster {
     pub image: String,
     /// What clients connect to.
     pub listeners: Vec<ClientListener>,
+    /// Those of them that are served otherwise than asked for until they can be, by name.
+    pub kept_listeners: BTreeMap<String, listeners::kept::Kept>,
     /// Who may do what. Everybody everything, when there is none.
     pub authorization: Option<Authorization>,
     /// The pools, by name.
@@ -208,6 +211,25 @@ impl Cluster {
     /// Controllers of pools that are refused.
     pub fn kept_controllers(&self) -> impl Iterator<Item = &Kept> {
         self.kept.iter().filter(|kept| kept.roles.has_controller())
+    }
+
+    /// How a listener is served until it can be as asked for.
+    pub(crate) fn kept_listener(&self, listener: &ClientListener) -> listeners::kept::Kept {
+        self.kept_listeners.get(&listener.name).copied().unwrap_or_default()
+    }
+
+    /// A listener as it is served until it can be as asked for.
+    pub(crate) fn as_kept<'a>(&self, listener: &'a ClientListener) -> Cow<'a, ClientListener> {
+        let kept = self.kept_listener(listener);
+        if kept == listeners::kept::Kept::default() {
+            return Cow::Borrowed(listener);
+        }
+        let mut listener = listener.clone();
+        listener.reach = kept.reach.unwrap_or(listener.reach);
+        if kept.shows_brokers {
+            listener.configuration.broker_cert_chain_and_key = None;
+        }
+        Cow::Owned(listener)
     }
 
     /// Do clients of a listener have to show certificates?

@@ -7,15 +7,19 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::authorization;
 use crate::cluster::{Cluster, Node, Roles};
 use crate::dynamic;
+use crate::listeners::Authentication;
 use crate::listeners::address::Served;
-use crate::listeners::{Authentication, ClientListener};
 use crate::names::CLIENTS_TRUST;
 use crate::own_certificates;
 use crate::properties::Properties;
 use crate::quorum::{CONTROLLER_PORT, Kind};
 use crate::versions::KafkaVersion;
+
+/// What clients are told about each listener.
+pub(crate) const ADVERTISED: &str = "advertised.listeners";
 
 /// The port on which brokers copy partitions from each other.
 pub const REPLICATION_PORT: u16 = 9091;
@@ -120,6 +124,7 @@ pub fn render(
     quorum: Kind,
     bootstrap_servers: &str,
     user: Option<&BTreeMap<String, Value>>,
+    super_users: Option<&str>,
 ) -> Properties {
     let mut config = Properties::default();
     for (key, value) in of_user(user) {
@@ -149,10 +154,8 @@ pub fn render(
         "listeners",
         join(|listener| format!("{}://0.0.0.0:{}", listener.name, listener.port), &listeners),
     );
-    config.set(
-        "advertised.listeners",
-        join(|listener| format!("{}://{}", listener.name, listener.advertised), &listeners),
-    );
+    config
+        .set(ADVERTISED, join(|listener| format!("{}://{}", listener.name, listener.advertised), &listeners));
     config.set("listener.security.protocol.map", protocols(&listeners));
     // All nodes talk to controllers, and Kafka takes what it needs for that from the settings of their listener.
     secure(&mut config, CONTROLLER_LISTENER);
@@ -160,7 +163,7 @@ pub fn render(
         config.set("inter.broker.listener.name", REPLICATION_LISTENER);
         secure(&mut config, REPLICATION_LISTENER);
         for one in served {
-            secure_clients(&mut config, one.listener);
+            secure_clients(&mut config, one);
         }
         // Certificates that change are loaded while the broker runs. Kafka would refuse those for other names, and with one
         // of them all that changed at the same time.
@@ -168,7 +171,7 @@ pub fn render(
         config.set("ssl.allow.san.changes", "true");
     }
     if let Some(authorization) = &cluster.authorization {
-        authorization.add_to(&mut config, &cluster.key.name);
+        authorization.add_to(&mut config, &cluster.key.name, super_users);
     }
     config.set("ssl.endpoint.identification.algorithm", "HTTPS");
     config
@@ -187,16 +190,17 @@ fn secure(config: &mut Properties, listener: &str) {
 }
 
 /// What clients of a listener get and have to show.
-fn secure_clients(config: &mut Properties, listener: &ClientListener) {
+fn secure_clients(config: &mut Properties, served: &Served<'_>) {
+    let listener = served.listener;
     let name = listener.kafka_name().to_lowercase();
     let mut set = |key: &str, value: &str| config.set(format!("listener.name.{name}.{key}"), value);
     if listener.tls {
-        let keystore = match listener.own_certificate() {
-            Some(_) => format!("{LISTENERS_DIR}/{}", own_certificates::keystore(listener)),
-            None => format!("{CERTIFICATE_DIR}/{CERTIFICATE_FILE}"),
+        let keystore = match served.shows_users() {
+            true => format!("{LISTENERS_DIR}/{}", own_certificates::keystore(listener)),
+            false => format!("{CERTIFICATE_DIR}/{CERTIFICATE_FILE}"),
         };
         set("ssl.keystore.type", "PEM");
-        set("ssl.keystore.location", &keystore);
+        set(KEYSTORE, &keystore);
         set("ssl.client.auth", "none");
     }
     let limits = [
@@ -232,8 +236,32 @@ fn secure_clients(config: &mut Properties, listener: &ClientListener) {
 /// listener shows is not among them.
 pub(crate) fn listener_settings(written: Option<&karst_api::FreeForm>) -> BTreeMap<String, String> {
     let written = written.into_iter().flatten();
-    let settings = written.map(|(key, value)| (key.trim().to_owned(), text(value)));
-    settings.filter(|(key, _)| !key.is_empty() && !key.starts_with("ssl.keystore.")).collect()
+    let settings = written.filter(|(key, _)| is_listener_setting(key));
+    settings.map(|(key, value)| (key.trim().to_owned(), text(value))).collect()
+}
+
+/// Is it a setting of a listener that is the user's to set?
+pub(crate) fn is_listener_setting(key: &str) -> bool {
+    let key = key.trim();
+    !key.is_empty() && !key.starts_with("ssl.keystore.")
+}
+
+/// Where the certificate is that a listener shows.
+const KEYSTORE: &str = "ssl.keystore.location";
+
+/// The setting that says which certificate a listener shows.
+pub(crate) fn keystore_setting(listener: &str) -> String {
+    format!("listener.name.{}.{KEYSTORE}", listener.to_lowercase())
+}
+
+/// Is it a listener that only nodes and the operator use?
+pub(crate) fn is_inside(listener: &str) -> bool {
+    [CONTROLLER_LISTENER, REPLICATION_LISTENER].contains(&listener)
+}
+
+/// Is it one of the settings that tell how clients are served, and who may do everything?
+pub(crate) fn tells_of_clients(key: &str) -> bool {
+    [ADVERTISED, authorization::SUPER_USERS].contains(&key) || key.ends_with(KEYSTORE)
 }
 
 struct KafkaListener {

@@ -4,6 +4,7 @@
 //! reached now ([`address`]), and which services lead there ([`services`]).
 
 pub mod address;
+pub mod kept;
 mod rules;
 pub mod services;
 pub(crate) mod template;
@@ -52,6 +53,25 @@ impl Authentication {
         }
     }
 
+    /// What users wrote about it that has no effect.
+    fn left_out(listener: &api::Listener) -> Option<Notice> {
+        let written = listener.authentication.as_ref()?;
+        let settings = written.listener_config.iter().flatten().map(|(key, _)| key);
+        let named = |key: &String| format!("listenerConfig.{key}");
+        let (fields, why): (Vec<_>, _) = match written.type_ {
+            api::ListenerAuthenticationType::Custom => (
+                settings.filter(|key| !config::is_listener_setting(key)).map(named).collect(),
+                "which certificate the listener shows is said by configuration.brokerCertChainAndKey",
+            ),
+            _ => (
+                settings.map(named).chain(written.sasl.map(|_| "sasl".to_owned())).collect(),
+                "they have an effect with type custom only",
+            ),
+        };
+        let name = listener.name.clone();
+        (!fields.is_empty()).then_some(Notice::ListenerSettingsLeftOut { name, fields, why })
+    }
+
     /// As consoles know it.
     pub(crate) fn name(&self) -> &'static str {
         match self {
@@ -91,6 +111,16 @@ impl Reach {
         }
     }
 
+    /// As users write it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Internal => "internal",
+            Self::ClusterIp => "cluster-ip",
+            Self::NodePort => "nodeport",
+            Self::LoadBalancer => "loadbalancer",
+        }
+    }
+
     /// Do others than Karst decide about its addresses?
     pub(crate) fn is_observed(self) -> bool {
         matches!(self, Self::NodePort | Self::LoadBalancer)
@@ -112,6 +142,8 @@ pub struct ClientListener {
     pub peers: Option<Vec<NetworkPolicyPeer>>,
     /// How clients reach it.
     pub reach: Reach,
+    /// Is that not as asked for, because Karst cannot do what is? Then its services stay as they are.
+    pub is_frozen: bool,
     /// The rest of what the user says about it.
     pub configuration: Box<api::ListenerConfiguration>,
 }
@@ -119,7 +151,7 @@ pub struct ClientListener {
 impl ClientListener {
     /// As Kafka names it.
     pub fn kafka_name(&self) -> String {
-        format!("{}-{}", self.name.to_uppercase(), self.port)
+        kafka_name(&self.name, self.port)
     }
 
     /// The protocol, as Kafka calls it.
@@ -161,6 +193,10 @@ impl ClientListener {
     }
 }
 
+fn kafka_name(name: &str, port: u16) -> String {
+    format!("{}-{port}", name.to_uppercase())
+}
+
 /// What became of the listeners that were asked for.
 #[derive(Debug, Default, PartialEq)]
 pub struct Listeners {
@@ -173,7 +209,9 @@ pub struct Listeners {
 }
 
 /// Looks at every listener and collects all that is wrong, so that a user can mend it in one go.
-pub fn resolve(wanted: &[api::Listener]) -> Listeners {
+///
+/// `reach_now` tells how a listener is reached that is served already.
+pub fn resolve(wanted: &[api::Listener], reach_now: impl Fn(&str, u16) -> Option<Reach>) -> Listeners {
     let mut result = Listeners::default();
     let mut names = BTreeMap::new();
     let mut ports = BTreeMap::new();
@@ -192,10 +230,21 @@ pub fn resolve(wanted: &[api::Listener]) -> Listeners {
             result.problems.push(Problem::ListenerNeedsTls { index, name: name.clone() });
         }
         result.problems.extend(rules::problems(index, listener));
+        result.notices.extend(Authentication::left_out(listener));
         match u16::try_from(listener.port) {
             Ok(port) if port >= 9092 && port != 9404 && port != 9999 => match Reach::of(listener.type_) {
                 Some(reach) => result.served.push(client_listener(listener, port, reach)),
-                None => result.notices.push(Notice::ListenerLeftOut { name, why: unsupported(listener) }),
+                None => {
+                    let now = reach_now(&name, port);
+                    let kept = now.map(|reach| client_listener(listener, port, reach));
+                    result.served.extend(kept.map(|kept| ClientListener { is_frozen: true, ..kept }));
+                    result.notices.push(match now {
+                        Some(now) => {
+                            Notice::ListenerTypeKept { name, now: now.name(), why: unsupported(listener) }
+                        }
+                        None => Notice::ListenerLeftOut { name, why: unsupported(listener) },
+                    });
+                }
             },
             _ => result.problems.push(Problem::ListenerPortReserved { index, port: listener.port }),
         }
@@ -211,6 +260,7 @@ fn client_listener(listener: &api::Listener, port: u16, reach: Reach) -> ClientL
         authentication: Authentication::of(listener),
         peers: listener.network_policy_peers.clone(),
         reach,
+        is_frozen: false,
         configuration: listener.configuration.clone().unwrap_or_default(),
     }
 }
@@ -276,7 +326,7 @@ mod tests {
     use serde_json::json;
 
     fn resolve_json(listeners: serde_json::Value) -> Listeners {
-        resolve(&serde_json::from_value::<Vec<api::Listener>>(listeners).unwrap())
+        resolve(&serde_json::from_value::<Vec<api::Listener>>(listeners).unwrap(), |_, _| None)
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //!
 //! Each notice is a value with its data and one sentence. Conditions, events, logs and dry runs print that sentence.
 
+use std::fmt;
+
 use k8s_openapi::jiff::Timestamp;
 
 use crate::health;
@@ -93,6 +95,59 @@ pub enum Notice {
         /// What is not supported.
         why: String,
     },
+    /// A listener that stays as it is, because it cannot be what is asked for.
+    #[error("listener '{name}' stays as it is ({now}): {why}")]
+    ListenerTypeKept {
+        /// The listener.
+        name: String,
+        /// Its type now.
+        now: &'static str,
+        /// What is not supported.
+        why: String,
+    },
+    /// A listener that stays as it is until its new addresses are there.
+    #[error(
+        "listener '{name}' is to be of type {asked} and stays as it is ({now}) until its services have addresses: {services}; clients are served as before, and then brokers restart once, one at a time"
+    )]
+    ListenerReachKept {
+        /// The listener.
+        name: String,
+        /// What was asked for.
+        asked: &'static str,
+        /// Its type now.
+        now: &'static str,
+        /// The services without an address.
+        services: String,
+    },
+    /// Settings of a listener that have no effect.
+    #[error("listener '{name}': these fields of its authentication are left out: {}; {why}", fields.join(", "))]
+    ListenerSettingsLeftOut {
+        /// The listener.
+        name: String,
+        /// The fields.
+        fields: Vec<String>,
+        /// Why, and what would have an effect.
+        why: &'static str,
+    },
+    /// The end of a certificate that the user brought.
+    #[error(
+        "listener '{listener}': the certificate '{subject}' in '{entry}' of Secret {secret} {}; put a renewed one there: it is loaded without a restart",
+        if *is_over { format!("ended at {end}, and clients that check it are shut out") } else { format!("ends at {end}") }
+    )]
+    OwnCertificateEnds {
+        /// The listener.
+        listener: String,
+        /// The Secret.
+        secret: String,
+        /// The entry of the Secret.
+        entry: String,
+        /// Whose certificate it is.
+        subject: String,
+        /// When it ends.
+        end: Timestamp,
+        /// Is that past?
+        is_over: bool,
+    },
     /// A listener whose brokers have no address yet.
     #[error(
         "listener '{name}' waits for addresses, and brokers without one serve only the others: services {services}"
@@ -154,9 +209,7 @@ pub enum Notice {
         nodes: String,
     },
     /// A certificate of the user's that cannot be used.
-    #[error(
-        "listener '{listener}': Secret {secret} of brokerCertChainAndKey: {why}; {}", if *is_served { "until then the certificate that was good before is used" } else { "until then the listener is not served" }
-    )]
+    #[error("listener '{listener}': Secret {secret} of brokerCertChainAndKey: {why}; {meanwhile}")]
     OwnCertificate {
         /// The listener.
         listener: String,
@@ -164,8 +217,8 @@ pub enum Notice {
         secret: String,
         /// What is wrong with it.
         why: String,
-        /// Is there one that was good before?
-        is_served: bool,
+        /// What becomes of the listener until that is mended.
+        meanwhile: Meanwhile,
     },
     /// Pools that are not used.
     #[error("the KafkaNodePool resources {} are not used, because spec.kafka.replicas is set and the annotation strimzi.io/node-pools is not 'enabled'", pools.join(", "))]
@@ -731,6 +784,34 @@ pub enum Notice {
     },
 }
 
+/// How a listener is served whose certificate cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meanwhile {
+    /// With the last one of the user's that could be used.
+    LastGood,
+    /// With the brokers' own certificates, as before.
+    OfBrokers,
+    /// With what running brokers have loaded.
+    Loaded,
+    /// Not at all.
+    Closed,
+}
+
+impl fmt::Display for Meanwhile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LastGood => "until then the certificate that was good before is used",
+            Self::OfBrokers => {
+                "until then brokers show the certificates of the cluster CA, as before, and nothing restarts"
+            }
+            Self::Loaded => {
+                "until then brokers that run use the one they have loaded, and one that starts does not serve the listener"
+            }
+            Self::Closed => "until then the listener is not served",
+        })
+    }
+}
+
 /// How many are named: a list that somebody else wrote may be long.
 const NAMED: usize = 5;
 
@@ -771,7 +852,10 @@ impl Notice {
             Self::SettingNotTaken { .. } => "SettingNotTaken",
             Self::SettingsUntold { .. } => "SettingsNotTold",
             Self::ListenerLeftOut { .. } => "ListenerNotServed",
-            Self::ListenerAwaitsAddress { .. } => "ListenerAwaitsAddress",
+            Self::ListenerTypeKept { .. } => "ListenerKept",
+            Self::ListenerAwaitsAddress { .. } | Self::ListenerReachKept { .. } => "ListenerAwaitsAddress",
+            Self::ListenerSettingsLeftOut { .. } => "ForbiddenSettings",
+            Self::OwnCertificateEnds { .. } => "ListenerCertificateEnds",
             Self::ListenerServiceRefused { .. } => "ListenerServiceRefused",
             Self::Refused { .. } => "KubernetesRefused",
             Self::ForeignObject { .. } => "ForeignObject",
@@ -854,6 +938,9 @@ impl Notice {
             self,
             Self::SettingNotTaken { .. }
                 | Self::ListenerServiceRefused { .. }
+                | Self::ListenerTypeKept { .. }
+                | Self::ListenerReachKept { .. }
+                | Self::OwnCertificate { .. }
                 | Self::Refused { .. }
                 | Self::ForeignObject { .. }
                 | Self::ObjectKeepsChanging { .. }

@@ -508,7 +508,8 @@ impl Render<'_> {
             metrics: self.metrics(node),
             certificate: certificates::annotations(self.world, &pod),
             memories: self.memories(node, forms, &served),
-            served: served.into_iter().map(|one| (one.listener.name.clone(), one.advertised)).collect(),
+            served: served.into_iter().map(Into::into).collect(),
+            super_users: self.super_users(&pod),
         }
     }
 
@@ -531,6 +532,12 @@ impl Render<'_> {
     /// A node whose settings or disks are somebody else's is not made. One that runs is not taken away for that.
     fn may_be_listed(&self, node: Node<'_>, needy: &strangers::Needy) -> bool {
         needy.may_start(&self.cluster.pod_name(node)) || self.is_listed(node)
+    }
+
+    /// Who may do everything, when the node has them in another order than the spec.
+    fn super_users(&self, pod: &str) -> Option<String> {
+        let written = self.world.config_maps.get(pod)?.serving.super_users()?;
+        self.cluster.authorization.as_ref()?.ordered_as(written, &self.cluster.key.name)
     }
 
     /// What a node logs.
@@ -680,7 +687,10 @@ fn broker_ports(cluster: &Cluster) -> Vec<ServicePort> {
 
 /// Listeners that are not internal have services of their own.
 fn internal(cluster: &Cluster) -> impl Iterator<Item = &ClientListener> {
-    cluster.listeners.iter().filter(|listener| listener.reach == Reach::Internal)
+    cluster
+        .listeners
+        .iter()
+        .filter(|listener| cluster.kept_listener(listener).reach.unwrap_or(listener.reach) == Reach::Internal)
 }
 
 /// Gives every node its host name, ready or not: nodes must find each other before any of them can be ready.

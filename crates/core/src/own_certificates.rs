@@ -6,16 +6,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::time::Duration;
 
+use k8s_openapi::jiff::SignedDuration;
 use karst_api as api;
 use karst_certs::{Certificate, Stored, trust};
 
 use crate::certificates::Issue;
-use crate::listeners::ClientListener;
+use crate::cluster::Cluster;
+use crate::listeners::{ClientListener, kept};
 use crate::names::listeners_secret;
-use crate::notice::Notice;
+use crate::notice::{Meanwhile, Notice};
 use crate::references::Reference;
 use crate::world::World;
+
+/// How long before its end a certificate is warned of, when that is less than a quarter of its life: tools that renew by themselves
+/// do so before.
+const ANNOUNCED: SignedDuration = SignedDuration::from_hours(24 * 30);
 
 /// Files, some of them secret.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -79,14 +86,16 @@ pub(crate) fn published(world: &World, listener: &ClientListener) -> Option<Stri
 pub(crate) struct OwnCertificates {
     pub(crate) issue: Option<Issue>,
     pub(crate) notices: Vec<Notice>,
+    /// When the next of them is about to end, or ends.
+    pub(crate) look_again: Option<Duration>,
 }
 
 /// Decides what is to be copied.
-pub(crate) fn next(world: &World, listeners: &[ClientListener]) -> OwnCertificates {
+pub(crate) fn next(world: &World, cluster: &Cluster) -> OwnCertificates {
     let mut result = OwnCertificates::default();
     let seen = copied(world);
     let mut files = BTreeMap::new();
-    for listener in listeners {
+    for listener in &cluster.listeners {
         let Some(own) = listener.own_certificate() else { continue };
         let kept = || {
             let names = [keystore(listener), chain(listener)];
@@ -102,14 +111,28 @@ pub(crate) fn next(world: &World, listeners: &[ClientListener]) -> OwnCertificat
             }
             Some(Err(why)) => {
                 let kept = kept();
+                let meanwhile = if !kept.is_empty() {
+                    Meanwhile::LastGood
+                } else if cluster.kept_listener(listener).shows_brokers {
+                    Meanwhile::OfBrokers
+                } else if kept::is_only_loaded(world, cluster, listener) {
+                    Meanwhile::Loaded
+                } else {
+                    Meanwhile::Closed
+                };
                 result.notices.push(Notice::OwnCertificate {
                     listener: listener.name.clone(),
                     secret: own.secret_name.clone(),
                     why,
-                    is_served: !kept.is_empty(),
+                    meanwhile,
                 });
                 files.extend(kept);
             }
+        }
+        if let Some(first) = files.get(&chain(listener)).and_then(|chain| first_to_end(chain)) {
+            let (notice, next) = end(world, listener, own, &first);
+            result.notices.extend(notice);
+            result.look_again = result.look_again.into_iter().chain(next).min();
         }
     }
     let files = Files(files);
@@ -120,10 +143,45 @@ pub(crate) fn next(world: &World, listeners: &[ClientListener]) -> OwnCertificat
     result
 }
 
+/// Of the certificates that clients see, the one that ends first: a chain is as good as each of its parts.
+fn first_to_end(chain: &[u8]) -> Option<Certificate> {
+    Certificate::all_from_pem(chain).ok()?.into_iter().min_by_key(|certificate| certificate.not_after)
+}
+
+/// What is to be said of the end of a certificate, and when there is something else to say.
+fn end(
+    world: &World,
+    listener: &ClientListener,
+    own: &api::CertificateAndKey,
+    certificate: &Certificate,
+) -> (Option<Notice>, Option<Duration>) {
+    let end = certificate.not_after;
+    let life = end.duration_since(certificate.not_before);
+    let warned = end.checked_sub(ANNOUNCED.min(life / 4)).unwrap_or(end);
+    let is_over = certificate.is_expired(world.now);
+    let notice = (world.now >= warned).then(|| Notice::OwnCertificateEnds {
+        listener: listener.name.clone(),
+        secret: own.secret_name.clone(),
+        entry: own.certificate.clone(),
+        subject: certificate.subject.clone(),
+        end,
+        is_over,
+    });
+    let next = [warned, end].into_iter().find(|time| *time >= world.now);
+    // Just after it: at the very instant a certificate is good.
+    let next = next.and_then(|next| Duration::try_from(next.duration_since(world.now)).ok());
+    (notice, next.map(|next| next.saturating_add(Duration::from_secs(1))))
+}
+
 /// Key and chain of a user's Secret, each ending with a new line; or what is wrong with them.
 fn read(referenced: &Reference<Files>, own: &api::CertificateAndKey) -> Result<(Vec<u8>, Vec<u8>), String> {
     let files = match referenced {
-        Reference::Missing => return Err("it does not exist; create it".to_owned()),
+        Reference::Missing => {
+            let (certificate, key) = (&own.certificate, &own.key);
+            return Err(format!(
+                "it does not exist; create it with the entries '{certificate}' and '{key}', or name another"
+            ));
+        }
         Reference::Unreadable(why) => return Err(format!("it cannot be read: {why}")),
         Reference::Found(files) => files,
     };

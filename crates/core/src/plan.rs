@@ -309,9 +309,10 @@ fn certify(plan: &mut Plan, world: &World, cluster: Option<&Cluster>) -> Option<
     plan.notices.extend(certificates.notices);
     plan.look_soon(certificates.look_again);
     if let Some(cluster) = cluster {
-        let own = own_certificates::next(world, &cluster.listeners);
+        let own = own_certificates::next(world, cluster);
         plan.certificates.extend(own.issue);
         plan.notices.extend(own.notices);
+        plan.look_soon(own.look_again);
     }
     let why = certificates.refusal?.to_string();
     if world.pods.is_empty() {

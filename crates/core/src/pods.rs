@@ -270,7 +270,7 @@ fn node_variables(served: &[Served<'_>]) -> Option<Vec<EnvVar>> {
 }
 
 fn has_own_certificate(served: &[Served<'_>]) -> bool {
-    served.iter().any(|one| one.listener.own_certificate().is_some())
+    served.iter().any(Served::shows_users)
 }
 
 fn kafka_container(sheet: &Sheet<'_>, served: &[Served<'_>]) -> Container {

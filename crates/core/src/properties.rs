@@ -34,6 +34,13 @@ impl Properties {
         self.entries.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
+    /// A value as it stands in the file.
+    pub(crate) fn escaped(value: &str) -> String {
+        let mut text = String::with_capacity(value.len());
+        escape(&mut text, value, false);
+        text
+    }
+
     /// The file's text.
     pub fn render(&self) -> String {
         let mut text = String::new();

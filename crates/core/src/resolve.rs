@@ -74,7 +74,8 @@ pub fn resolve(world: &World) -> Resolved {
     }
     resolved.problems.extend(privileges::of_kafka(world));
     let authorization = Authorization::read(spec.authorization.as_ref(), &mut resolved.problems);
-    let listeners = listeners::resolve(&spec.listeners);
+    let listeners =
+        listeners::resolve(&spec.listeners, |name, port| listeners::kept::known_reach(world, name, port));
     resolved.problems.extend(listeners.problems);
     resolved.notices.extend(listeners.notices);
 
@@ -101,6 +102,7 @@ pub fn resolve(world: &World) -> Resolved {
             metadata_version,
             image: image(world, spec, asked == Some(version), version),
             listeners: listeners.served,
+            kept_listeners: BTreeMap::new(),
             authorization,
             pools,
             kept,
@@ -110,6 +112,7 @@ pub fn resolve(world: &World) -> Resolved {
             rack,
         };
         departed::bring_back(world, &mut cluster, &mut resolved.notices);
+        cluster.kept_listeners = listeners::kept::all(world, &cluster);
         resolved.cluster = Some(cluster);
     }
     resolved

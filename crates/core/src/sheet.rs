@@ -20,7 +20,9 @@ use crate::config;
 use crate::digest::Digest;
 use crate::empty_disk::EmptyDisk;
 use crate::ids::{ClusterId, NodeId};
+use crate::listeners::Reach;
 use crate::listeners::address::{Advertised, Served};
+use crate::listeners::kept::Shown;
 use crate::names::{
     CLUSTER_ID_ANNOTATION, DELETE_CLAIM_ANNOTATION, KAFKA_VERSION_ANNOTATION, POD_NAME_LABEL,
     STORAGE_ANNOTATION,
@@ -75,8 +77,29 @@ pub(crate) struct Own {
     pub(crate) certificate: Vec<(String, String)>,
     /// What its ConfigMap remembers.
     pub(crate) memories: Vec<(&'static str, String)>,
-    /// The listeners that it can serve, by name, and what it tells their clients.
-    pub(crate) served: Vec<(String, Advertised)>,
+    /// The listeners that it can serve.
+    pub(crate) served: Vec<Serves>,
+    /// Who may do everything, when the node has them in another order than the spec.
+    pub(crate) super_users: Option<String>,
+}
+
+/// A listener that a node can serve.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Serves {
+    /// Its name.
+    pub(crate) listener: String,
+    /// What the node tells its clients.
+    pub(crate) advertised: Advertised,
+    /// How they get there.
+    pub(crate) reach: Reach,
+    /// The certificate that they see.
+    pub(crate) shown: Option<Shown>,
+}
+
+impl From<Served<'_>> for Serves {
+    fn from(Served { listener, advertised, reach, shown }: Served<'_>) -> Self {
+        Self { listener: listener.name.clone(), advertised, reach, shown }
+    }
 }
 
 /// All that the objects of a node are made from.
@@ -152,12 +175,15 @@ impl<'a> Sheet<'a> {
     fn config(&self) -> (Vec<Served<'a>>, Properties) {
         let Common { cluster, spec, quorum, bootstrap_servers, .. } = self.common;
         let find = |name: &str| cluster.listeners.iter().find(|listener| listener.name == name);
-        let served = self.own.served.iter().filter_map(|(name, advertised)| {
-            Some(Served { listener: find(name)?, advertised: advertised.clone() })
+        let served = self.own.served.iter().filter_map(|Serves { listener, advertised, reach, shown }| {
+            let (advertised, reach, shown) = (advertised.clone(), *reach, *shown);
+            Some(Served { listener: find(listener)?, advertised, reach, shown })
         });
         let served: Vec<_> = served.collect();
         let user = self.own.user.as_ref().or(spec.config.as_ref());
-        let config = config::render(cluster, self.node, &served, *quorum, bootstrap_servers, user);
+        let super_users = self.own.super_users.as_deref();
+        let config =
+            config::render(cluster, self.node, &served, *quorum, bootstrap_servers, user, super_users);
         (served, config)
     }
 

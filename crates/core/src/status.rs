@@ -357,7 +357,8 @@ fn world_has_no(world: &World, notice: &Notice) -> bool {
 }
 
 fn listeners(world: &World, cluster: &Cluster) -> Vec<api::ListenerStatus> {
-    cluster.listeners.iter().map(|listener| listener_status(world, cluster, listener)).collect()
+    let served = cluster.listeners.iter().map(|listener| cluster.as_kept(listener));
+    served.map(|listener| listener_status(world, cluster, &listener)).collect()
 }
 
 /// Where clients start, and what they are to trust. An address that is not known yet is left out.

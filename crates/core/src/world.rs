@@ -16,11 +16,13 @@ use crate::digest::Digest;
 use crate::dynamic::RunningSetting;
 use crate::health;
 use crate::ids::{DirectoryId, Entropy, NodeId};
+use crate::listeners::kept::Serving;
 use crate::membership::Change;
 use crate::names::{
     self, BROKER_ROLE_LABEL, CONTROLLER_ROLE_LABEL, ClusterKey, MANAGED_BY, MANAGED_BY_LABEL,
     REVISION_ANNOTATION, node_of_pod,
 };
+use crate::objects;
 use crate::podset::Rendered;
 use crate::rewrites::Rewrite;
 use crate::steps::Deed;
@@ -116,6 +118,22 @@ pub struct ConfigMapView {
     pub storage_format: Option<String>,
     /// Files in it that users asked for: what is to be kept when they can no longer be had.
     pub files: BTreeMap<String, Arc<str>>,
+    /// How the node serves clients.
+    pub serving: Serving,
+}
+
+impl ConfigMapView {
+    /// Keeps of a ConfigMap what decisions need. `keep` makes copies of texts that stay.
+    pub fn new(meta: Meta, data: Option<&BTreeMap<String, String>>, keep: impl Fn(&str) -> Arc<str>) -> Self {
+        let entry = |key: &str| data.and_then(|data| data.get(key));
+        Self {
+            meta,
+            digest: objects::config_digest(data).ok(),
+            storage_format: entry("storage.format").cloned(),
+            files: objects::files(data, &keep),
+            serving: entry("server.config").map(|text| Serving::read(text, &keep)).unwrap_or_default(),
+        }
+    }
 }
 
 /// A claim.

@@ -76,8 +76,16 @@ fn render(user: &Config) -> String {
     let (world, cluster) = &*QUICKSTART;
     let pool = cluster.pools.iter().find(|pool| pool.roles.has_broker()).unwrap();
     let node = Node { id: pool.nodes[0], pool };
-    config::render(cluster, node, &served(world, cluster, node), Kind::Dynamic, "a.example:9090", Some(user))
-        .render()
+    config::render(
+        cluster,
+        node,
+        &served(world, cluster, node),
+        Kind::Dynamic,
+        "a.example:9090",
+        Some(user),
+        None,
+    )
+    .render()
 }
 
 static OWNED: LazyLock<BTreeMap<String, String>> =

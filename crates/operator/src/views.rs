@@ -19,7 +19,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::names::REVISION_ANNOTATION;
-use karst_core::objects::{self, config_digest, pod_set_digest, service_digest};
+use karst_core::objects::{pod_set_digest, service_digest};
 use karst_core::stored::{budget_digest, policy_digest};
 use karst_core::world::{
     ClaimView, ConfigMapView, Controller, Files, Meta, PlainView, PodSetView, PodView, SecretView,
@@ -164,19 +164,10 @@ impl Watched for ConfigMapWire {
     type View = ConfigMapView;
 
     fn view(self) -> ConfigMapView {
-        ConfigMapView {
-            meta: meta(self.metadata),
-            storage_format: self.data.as_ref().and_then(|data| data.get("storage.format")).cloned(),
-            digest: config_digest(self.data.as_ref()).ok(),
-            files: files_of(self.data.as_ref()),
-        }
+        let mut view = ConfigMapView::new(meta(self.metadata), self.data.as_ref(), texts::shared);
+        view.files.retain(|_, text| text.len() <= LARGEST_FILE);
+        view
     }
-}
-
-fn files_of(data: Option<&BTreeMap<String, String>>) -> BTreeMap<String, Arc<str>> {
-    let mut files = objects::files(data, texts::shared);
-    files.retain(|_, text| text.len() <= LARGEST_FILE);
-    files
 }
 
 /// Conditions by which a driver, or the kubelet, says why a PVC does not grow.

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
-use karst_core::objects::{self, Object, config_digest, pod_set_digest};
+use karst_core::objects::{Object, pod_set_digest, service_digest};
 use karst_core::world::{
     ClaimView, ConfigMapView, Meta, PlainView, PodSetView, PodView, SecretView, ServiceAccountView,
     ServiceView, WantedPod,
@@ -370,11 +370,9 @@ impl ApiServer {
             }
             Object::ConfigMap(map) => {
                 let data = map.data.unwrap_or_default();
-                let digest = config_digest(Some(&data)).ok();
-                let storage_format = data.get("storage.format").cloned();
-                let files = objects::files(Some(&data), |text| text.into());
+                let view = ConfigMapView::new(meta, Some(&data), |text| text.into());
                 self.settings.insert(name, Arc::new(data));
-                Item::ConfigMap(Arc::new(ConfigMapView { meta, digest, storage_format, files }))
+                Item::ConfigMap(Arc::new(view))
             }
             Object::Budget(budget) => {
                 Item::Budget(Arc::new(PlainView { meta, digest: self.kept_budget(budget.spec.as_ref()) }))

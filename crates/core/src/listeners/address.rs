@@ -7,11 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
+use std::str::FromStr;
 use std::time::Duration;
 
 use karst_api as api;
 
-use super::{ClientListener, Reach, template};
+use super::kept::Shown;
+use super::{ClientListener, Reach, kept, template};
 use crate::cluster::{Cluster, Node};
 use crate::names::ADVERTISED_ANNOTATION;
 use crate::notice::Notice;
@@ -47,6 +49,17 @@ impl std::fmt::Display for Advertised {
     }
 }
 
+impl FromStr for Advertised {
+    type Err = ();
+
+    /// As Kafka writes it.
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (host, port) = text.rsplit_once(':').ok_or(())?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        Ok(Self { host: bare.unwrap_or(host).to_owned(), port: port.parse().map_err(|_| ())? })
+    }
+}
+
 /// A listener that a broker can serve now.
 #[derive(Debug, Clone)]
 pub struct Served<'a> {
@@ -54,6 +67,10 @@ pub struct Served<'a> {
     pub listener: &'a ClientListener,
     /// What the broker tells its clients.
     pub advertised: Advertised,
+    /// How clients get there: while there is no address of the kind that is asked for, as before.
+    pub reach: Reach,
+    /// The certificate that clients see: while that of the user cannot be used, as before. None without encryption.
+    pub shown: Option<Shown>,
 }
 
 impl Served<'_> {
@@ -61,23 +78,37 @@ impl Served<'_> {
     pub(crate) fn needs_node(&self) -> bool {
         [NODE_IP, NODE_NAME].contains(&self.advertised.host.as_str())
     }
+
+    /// Does it show a certificate that the user brought?
+    pub(crate) fn shows_users(&self) -> bool {
+        self.shown == Some(Shown::OfUser)
+    }
 }
 
-/// The listeners that a broker can serve now: those whose address and certificate are there.
+/// The listeners that a broker can serve now: those whose address and certificate are there, and those that it serves already, as it
+/// does.
 pub fn served<'a>(world: &World, cluster: &'a Cluster, node: Node<'_>) -> Vec<Served<'a>> {
     if !node.pool.roles.has_broker() {
         return Vec::new();
     }
-    let listeners = cluster.listeners.iter().filter(|listener| own_certificates::is_there(world, listener));
-    listeners
-        .filter_map(|listener| {
-            Some(Served { listener, advertised: advertised(world, cluster, listener, node)? })
-        })
-        .collect()
+    let served = cluster.listeners.iter().filter_map(|listener| {
+        let shown = kept::shown(world, cluster, listener, node)?;
+        let new = advertised(world, cluster, listener, node);
+        let is_settled = new.is_some() && cluster.kept_listener(listener).reach.is_none();
+        let before = || kept::address(world, cluster, listener, node, new.is_some());
+        let before = if is_settled { None } else { before() };
+        let (advertised, reach) = before.or_else(|| Some((new?, listener.reach)))?;
+        Some(Served { listener, advertised, reach, shown })
+    });
+    let mut served: Vec<_> = served.collect();
+    if let Some(before) = kept::of(world, cluster, node) {
+        before.order(&mut served);
+    }
+    served
 }
 
 /// What a broker tells the clients of a listener, if that is known.
-fn advertised(
+pub(super) fn advertised(
     world: &World,
     cluster: &Cluster,
     listener: &ClientListener,
@@ -147,25 +178,26 @@ fn service_host(cluster: &Cluster, service: &str, with_domain: bool) -> String {
 fn remembered(world: &World, listener: &ClientListener, pod: &str) -> Option<Advertised> {
     let text = world.config_maps.get(pod)?.meta.annotations.get(ADVERTISED_ANNOTATION)?;
     let all: BTreeMap<String, String> = serde_json::from_str(text).ok()?;
-    let (host, port) = all.get(&memory_key(listener)?)?.rsplit_once(':')?;
+    let key = memory_key(&listener.kafka_name(), listener.reach)?;
+    let (host, port) = all.get(&key)?.rsplit_once(':')?;
     Some(Advertised { host: host.to_owned(), port: port.parse().ok()? })
 }
 
 /// Only what others decide has to be remembered. An address of one type is of no use to another.
-fn memory_key(listener: &ClientListener) -> Option<String> {
-    let kind = match listener.reach {
+fn memory_key(kafka_name: &str, reach: Reach) -> Option<String> {
+    let kind = match reach {
         Reach::NodePort => "nodeport",
         Reach::LoadBalancer => "loadbalancer",
         Reach::Internal | Reach::ClusterIp => return None,
     };
-    Some(format!("{}/{kind}", listener.kafka_name()))
+    Some(format!("{kafka_name}/{kind}"))
 }
 
 /// What is to be remembered of a broker's addresses.
 pub(crate) fn memory(served: &[Served<'_>]) -> Option<String> {
     let entry = |one: &Served<'_>| {
         let Advertised { host, port } = &one.advertised;
-        Some((memory_key(one.listener)?, format!("{host}:{port}")))
+        Some((memory_key(&one.listener.kafka_name(), one.reach)?, format!("{host}:{port}")))
     };
     let all: BTreeMap<_, _> = served.iter().filter_map(entry).collect();
     if all.is_empty() { None } else { serde_json::to_string(&all).ok() }
@@ -243,7 +275,21 @@ pub(crate) fn certificate_names(
         return names;
     }
     let key = &cluster.key;
-    for listener in cluster.listeners.iter().filter(|one| one.tls && one.own_certificate().is_none()) {
+    let served = served(world, cluster, node);
+    // A broker goes on to serve what it served until it has restarted, with the certificate that it loads today.
+    let is_to_change = || {
+        let is_other = kept::of(world, cluster, node).is_some_and(|before| !before.is(&served));
+        is_other || !runs_what_is_written(world, cluster, node)
+    };
+    let stored = world.secrets.get(&cluster.pod_name(node)).and_then(|secret| secret.stored());
+    if let Some(stored) = stored.filter(|_| is_to_change()) {
+        names.extend(stored.certificate().names.iter().cloned());
+    }
+    let shows_brokers = |listener: &ClientListener| {
+        let kept = || served.iter().any(|one| one.listener.name == listener.name && !one.shows_users());
+        listener.tls && (listener.own_certificate().is_none() || kept())
+    };
+    for listener in cluster.listeners.iter().filter(|one| shows_brokers(one)) {
         names.extend(
             listener
                 .bootstrap()
@@ -274,6 +320,14 @@ pub(crate) fn certificate_names(
         }
     }
     names
+}
+
+/// Was the pod of a broker made from what its pod set asks for now?
+fn runs_what_is_written(world: &World, cluster: &Cluster, node: Node<'_>) -> bool {
+    let name = cluster.pod_name(node);
+    let Some(pod) = world.pods.get(&name) else { return true };
+    let set = world.pod_sets.get(&cluster.key.pod_set(&node.pool.name));
+    set.and_then(|set| set.pods.get(&name)).is_some_and(|wanted| pod.is_current(wanted))
 }
 
 /// Can the addresses of brokers' certificates come and go by themselves?
@@ -333,7 +387,15 @@ pub(crate) fn notices(world: &World, cluster: &Cluster) -> Vec<Notice> {
         let waiting: Vec<_> = waiting.filter(|service| world.services.contains_key(service)).collect();
         if !waiting.is_empty() {
             let (name, services) = (listener.name.clone(), waiting.join(", "));
-            notices.push(Notice::ListenerAwaitsAddress { name, services });
+            notices.push(match cluster.kept_listener(listener).reach {
+                Some(now) => Notice::ListenerReachKept {
+                    name,
+                    asked: listener.reach.name(),
+                    now: now.name(),
+                    services,
+                },
+                None => Notice::ListenerAwaitsAddress { name, services },
+            });
         }
         if let Some(asked) = unreachable_address(listener) {
             notices.push(Notice::NodeAddressType { name: listener.name.clone(), asked });

@@ -21,7 +21,8 @@ type Additions = (BTreeMap<String, String>, BTreeMap<String, String>);
 pub(crate) fn wanted(cluster: &Cluster, kafka: &api::Kafka) -> Vec<Service> {
     let template = SharedTemplate::of(kafka.metadata.labels.as_ref(), &kafka.spec.kafka);
     let mut services = Vec::new();
-    for listener in cluster.listeners.iter().filter(|listener| listener.reach != Reach::Internal) {
+    let ours = |listener: &&ClientListener| listener.reach != Reach::Internal && !listener.is_frozen;
+    for listener in cluster.listeners.iter().filter(ours) {
         if listener.has_bootstrap_service() {
             services.push(bootstrap(cluster, kafka, listener, &template.external_bootstrap_service));
         }

@@ -95,6 +95,8 @@ fn names_of(world: &World, pod: &str) -> Vec<String> {
     world.secrets[pod].stored().unwrap().certificate().names.clone()
 }
 
+mod kept;
+
 const BROKERS: [&str; 3] = ["my-cluster-brokers-0", "my-cluster-brokers-1", "my-cluster-brokers-2"];
 
 #[test]

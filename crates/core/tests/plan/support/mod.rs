@@ -18,7 +18,7 @@ use karst_core::membership::{Change, Voter};
 use karst_core::names::{
     ClusterKey, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, RACK_ANNOTATION, STARTED_WITH_ANNOTATION, node_of_pod,
 };
-use karst_core::objects::{Object, config_digest, service_digest};
+use karst_core::objects::{Object, service_digest};
 use karst_core::plan::{Deed, Fact, Plan, Protection, Questions, Removal, plan};
 use karst_core::quorum::InitialControllers;
 use karst_core::rewrites::Rewrite;
@@ -392,10 +392,8 @@ fn write_object(world: &mut World, object: Object) {
             world.services.insert(name, Arc::new(view));
         }
         Object::ConfigMap(map) => {
-            let digest = config_digest(map.data.as_ref()).ok();
-            let files = karst_core::objects::files(map.data.as_ref(), |text| text.into());
-            let storage_format = map.data.unwrap().get("storage.format").cloned();
-            world.config_maps.insert(name, Arc::new(ConfigMapView { meta, digest, storage_format, files }));
+            let view = ConfigMapView::new(meta, map.data.as_ref(), |text| text.into());
+            world.config_maps.insert(name, Arc::new(view));
         }
         Object::Budget(budget) => {
             let digest = stored::budget_digest(kept(&budget.spec).as_ref()).ok();

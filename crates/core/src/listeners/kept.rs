@@ -1,0 +1,272 @@
+//! What brokers serve now, and which of it stays until what is asked for can take its place.
+//!
+//! A certificate that cannot be used, a Secret that comes later and a load balancer without an address are no reason to close
+//! a port that clients use. Only two things are kept: which certificate a listener shows, and where clients are sent. Who gets in
+//! (encryption, authentication) is always as asked: a cluster is never more open than that.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::address::{Advertised, NODE_IP, NODE_NAME, Served};
+use super::{ClientListener, Reach, address, template};
+use crate::authorization;
+use crate::cluster::{Cluster, Node};
+use crate::config::{self, LISTENERS_DIR};
+use crate::names::{ClusterKey, LISTENER_LABEL};
+use crate::own_certificates;
+use crate::world::{PodView, World};
+
+/// Which certificate a listener shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// The broker's own, signed by the cluster CA.
+    OfBroker,
+    /// One that the user brought.
+    OfUser,
+}
+
+/// A listener for clients, as the settings of a broker have it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Before {
+    /// As Kafka names it.
+    name: String,
+    /// What the broker tells its clients.
+    advertised: Advertised,
+    /// What it shows them; nothing, without encryption.
+    shown: Option<Shown>,
+}
+
+/// What the settings of a node, as they were written last, say about clients.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Serving {
+    listeners: Vec<Before>,
+    /// Who may do everything, as Kafka reads it.
+    super_users: Option<Arc<str>>,
+}
+
+impl Serving {
+    /// Reads `server.config`. `keep` makes the copy that stays.
+    pub fn read(server_config: &str, keep: impl Fn(&str) -> Arc<str>) -> Self {
+        let mut wanted = BTreeMap::new();
+        for line in server_config.lines() {
+            let Some((key, value)) = line.split_once('=') else { continue };
+            if config::tells_of_clients(key) {
+                wanted.insert(key, value);
+            }
+        }
+        let advertised = wanted.get(config::ADVERTISED).copied().unwrap_or_default();
+        let listeners = advertised.split(',').filter_map(|one| {
+            let (name, address) = one.split_once("://")?;
+            if config::is_inside(name) {
+                return None;
+            }
+            let keystore = wanted.get(config::keystore_setting(name).as_str());
+            let shown = keystore.map(|at| match at.starts_with(LISTENERS_DIR) {
+                true => Shown::OfUser,
+                false => Shown::OfBroker,
+            });
+            Some(Before { name: name.to_owned(), advertised: address.parse().ok()?, shown })
+        });
+        let super_users = wanted.get(authorization::SUPER_USERS).map(|users| keep(users));
+        Self { listeners: listeners.collect(), super_users }
+    }
+
+    /// The listeners, as Kafka names them.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.listeners.iter().map(|one| one.name.as_str())
+    }
+
+    fn find(&self, listener: &ClientListener) -> Option<&Before> {
+        let name = listener.kafka_name();
+        self.listeners.iter().find(|one| one.name == name)
+    }
+
+    /// Who may do everything, as Kafka reads it.
+    pub(crate) fn super_users(&self) -> Option<&str> {
+        self.super_users.as_deref()
+    }
+
+    /// In the order that the broker has them in. A restart for another order would be for nothing.
+    pub(super) fn order(&self, served: &mut [Served<'_>]) {
+        let place = |one: &Served<'_>| {
+            let name = one.listener.kafka_name();
+            self.listeners.iter().position(|before| before.name == name).unwrap_or(usize::MAX)
+        };
+        served.sort_by_cached_key(place);
+    }
+
+    /// Is it just this that is served, in whatever order?
+    pub(super) fn is(&self, served: &[Served<'_>]) -> bool {
+        let is_before = |one: &Served<'_>| {
+            self.find(one.listener)
+                .is_some_and(|before| before.advertised == one.advertised && before.shown == one.shown)
+        };
+        self.listeners.len() == served.len() && served.iter().all(is_before)
+    }
+}
+
+/// What a node's settings say, when it has some.
+pub(super) fn of<'a>(world: &'a World, cluster: &Cluster, node: Node<'_>) -> Option<&'a Serving> {
+    world.config_maps.get(&cluster.pod_name(node)).map(|map| &map.serving)
+}
+
+fn before<'a>(
+    world: &'a World,
+    cluster: &Cluster,
+    listener: &ClientListener,
+    node: Node<'_>,
+) -> Option<&'a Before> {
+    of(world, cluster, node)?.find(listener)
+}
+
+/// How a listener is served until it can be as asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// It shows the brokers' own certificates: that of the user cannot be used.
+    pub(crate) shows_brokers: bool,
+    /// It is reached in this way: the new one has no addresses.
+    pub(crate) reach: Option<Reach>,
+}
+
+/// The listeners that are kept otherwise than asked for, by name.
+pub(crate) fn all(world: &World, cluster: &Cluster) -> BTreeMap<String, Kept> {
+    let kept = cluster.listeners.iter().filter_map(|listener| {
+        let shows_brokers = listener.own_certificate().is_some()
+            && !own_certificates::is_there(world, listener)
+            && befores(world, cluster, listener).any(|(_, before)| before.shown == Some(Shown::OfBroker));
+        let reach = listener.reach.is_observed().then(|| old_reach(world, cluster, listener)).flatten();
+        let kept = Kept { shows_brokers, reach };
+        (kept != Kept::default()).then(|| (listener.name.clone(), kept))
+    });
+    kept.collect()
+}
+
+/// What each broker that serves a listener serves it as.
+fn befores<'a>(
+    world: &'a World,
+    cluster: &'a Cluster,
+    listener: &'a ClientListener,
+) -> impl Iterator<Item = (Node<'a>, &'a Before)> {
+    let brokers = cluster.nodes().filter(|node| node.pool.roles.has_broker());
+    brokers.filter_map(move |node| Some((node, before(world, cluster, listener, node)?)))
+}
+
+/// How brokers that are still reached in another way are reached, while one of them has no new address. They change when all can:
+/// clients of either way need every broker.
+fn old_reach(world: &World, cluster: &Cluster, listener: &ClientListener) -> Option<Reach> {
+    let mut old = None;
+    let mut waits = false;
+    for (node, before) in befores(world, cluster, listener) {
+        let reach = reach_of(&cluster.key, listener, node, &before.advertised.host);
+        if reach != listener.reach {
+            old = old.or(Some(reach));
+            waits |= address::advertised(world, cluster, listener, node).is_none();
+        }
+    }
+    old.filter(|_| waits)
+}
+
+/// What kind of address this is.
+fn reach_of(key: &ClusterKey, listener: &ClientListener, node: Node<'_>, host: &str) -> Reach {
+    let is_below = |name: &str| host.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+    let pod = key.pod(&node.pool.name, node.id);
+    if [NODE_IP, NODE_NAME].contains(&host) {
+        Reach::NodePort
+    } else if is_below(&format!("{pod}.{}", key.headless_service())) {
+        Reach::Internal
+    } else if is_below(&format!(
+        "{}.{}",
+        key.listener_broker(&node.pool.name, listener, node.id),
+        key.namespace
+    )) {
+        Reach::ClusterIp
+    } else {
+        Reach::LoadBalancer
+    }
+}
+
+/// Which certificate a broker shows the clients of a listener; nothing, without encryption. `None` when the listener cannot be
+/// served.
+pub(super) fn shown(
+    world: &World,
+    cluster: &Cluster,
+    listener: &ClientListener,
+    node: Node<'_>,
+) -> Option<Option<Shown>> {
+    if !listener.tls {
+        return Some(None);
+    }
+    if listener.own_certificate().is_none() {
+        return Some(Some(Shown::OfBroker));
+    }
+    if own_certificates::is_there(world, listener) {
+        return Some(Some(Shown::OfUser));
+    }
+    let before = before(world, cluster, listener, node).map(|before| before.shown);
+    let is_kept = cluster.kept_listener(listener).shows_brokers;
+    match before {
+        // The process has loaded it. A pod that is to start would wait for the file for ever.
+        Some(Some(Shown::OfUser)) => runs(world, cluster, node).then_some(Some(Shown::OfUser)),
+        // One that was open to be read is to be closed to that.
+        Some(None) => None,
+        Some(Some(Shown::OfBroker)) | None => is_kept.then_some(Some(Shown::OfBroker)),
+    }
+}
+
+fn runs(world: &World, cluster: &Cluster, node: Node<'_>) -> bool {
+    let runs = |pod: &PodView| pod.phase == "Running" && pod.stuck.is_none() && !pod.meta.deleting;
+    world.pods.get(&cluster.pod_name(node)).is_some_and(|pod| runs(pod))
+}
+
+/// Do brokers serve a listener with a certificate of the user's that is not to be had any more?
+pub(crate) fn is_only_loaded(world: &World, cluster: &Cluster, listener: &ClientListener) -> bool {
+    befores(world, cluster, listener)
+        .any(|(node, before)| before.shown == Some(Shown::OfUser) && runs(world, cluster, node))
+}
+
+/// Where a broker goes on to send clients, and how these reach it, when it has no address of the kind that is asked for, or when
+/// others have none.
+pub(super) fn address(
+    world: &World,
+    cluster: &Cluster,
+    listener: &ClientListener,
+    node: Node<'_>,
+    has_new: bool,
+) -> Option<(Advertised, Reach)> {
+    let kept = cluster.kept_listener(listener).reach;
+    let Some(before) = before(world, cluster, listener, node) else {
+        // A new broker is reached as the others are.
+        let as_others =
+            ClientListener { reach: kept.filter(|reach| !reach.is_observed())?, ..listener.clone() };
+        return Some((address::advertised(world, cluster, &as_others, node)?, as_others.reach));
+    };
+    let reach = reach_of(&cluster.key, listener, node, &before.advertised.host);
+    let is_good = reach == Reach::NodePort || template::is_host(&before.advertised.host);
+    let is_old = kept.is_some() && reach != listener.reach;
+    ((is_old || !has_new) && is_good).then(|| (before.advertised.clone(), reach))
+}
+
+/// How a listener that cannot be what is asked for, whatever comes, is served now.
+pub(crate) fn known_reach(world: &World, name: &str, port: u16) -> Option<Reach> {
+    let kafka_name = super::kafka_name(name, port);
+    let is_it = |before: &Before| before.name == kafka_name;
+    world.config_maps.values().find(|map| map.serving.listeners.iter().any(is_it))?;
+    let service = world
+        .services
+        .values()
+        .filter(|one| !one.meta.deleting && one.meta.labels.get(LISTENER_LABEL).is_some_and(|of| of == name));
+    let kinds = service.map(|service| match (service.addresses.is_empty(), service.node_port) {
+        (false, _) => Reach::LoadBalancer,
+        (true, Some(_)) => Reach::NodePort,
+        (true, None) => Reach::ClusterIp,
+    });
+    // Of a load balancer, some services may have no address.
+    let kinds: Vec<_> = kinds.collect();
+    let has = |reach: &Reach| kinds.contains(reach);
+    Some(
+        [Reach::LoadBalancer, Reach::NodePort, Reach::ClusterIp]
+            .into_iter()
+            .find(has)
+            .unwrap_or(Reach::Internal),
+    )
+}
