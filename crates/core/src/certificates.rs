@@ -326,7 +326,8 @@ fn leaves(world: &World, bearers: &[Bearer], issuer: Issuer, cert_generation: u6
         ..Request::client(OPERATOR)
     };
     let known = world.secrets.values().filter_map(|secret| bearer(secret));
-    let is_listed = |known: &Bearer| bearers.iter().any(|bearer| bearer.pod == known.pod);
+    let listed: BTreeSet<&String> = bearers.iter().map(|bearer| &bearer.pod).collect();
+    let is_listed = |known: &Bearer| listed.contains(&known.pod);
     let known = known.filter(|known| !is_listed(known) && world.pods.contains_key(&known.pod));
     let services = service_names(world);
     let of_nodes = bearers.iter().cloned().chain(known).map(|bearer| {

@@ -12,7 +12,7 @@ use crate::certificates::{self, Stale};
 use crate::cluster::Cluster;
 use crate::health;
 use crate::ids::NodeId;
-use crate::names::{POD_NAME_LABEL, STORAGE_ANNOTATION, node_of_pod};
+use crate::names::{STORAGE_ANNOTATION, node_of_pod};
 use crate::notice::Notice;
 use crate::rolling::{Cause, Restart, Roll};
 use crate::safety::{self, Disks, Judge, Stop};
@@ -25,6 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 struct Ending<'a> {
     node: NodeId,
     pod: &'a PodView,
+    claims: &'a [&'a Arc<ClaimView>],
     stale: Stale,
 }
 
@@ -32,13 +33,15 @@ struct Ending<'a> {
 pub(crate) fn next(world: &World, cluster: Option<&Cluster>) -> Roll {
     let carried_out: BTreeSet<String> =
         cluster.iter().flat_map(|cluster| cluster.nodes().map(|node| cluster.pod_name(node))).collect();
+    let claims = world.claims_by_pod();
     let mut ending: Vec<_> = world
         .pods
         .values()
-        .filter(|pod| !carried_out.contains(&pod.meta.name) && keeps_its_disks(world, pod))
+        .filter(|pod| !carried_out.contains(&pod.meta.name))
         .filter_map(|pod| {
-            let node = node_of_pod(&pod.meta.name)?;
-            Some(Ending { node, pod, stale: certificates::ends_soon(world, pod)? })
+            let claims = claims.get(pod.meta.name.as_str()).map_or(&[][..], Vec::as_slice);
+            let node = node_of_pod(&pod.meta.name).filter(|_| keeps_its_disks(world, pod, claims))?;
+            Some(Ending { node, pod, claims, stale: certificates::ends_soon(world, pod)? })
         })
         .collect();
     if ending.is_empty() {
@@ -62,7 +65,7 @@ pub(crate) fn next(world: &World, cluster: Option<&Cluster>) -> Roll {
     let mut roll = Roll { look_again: Some(LOOK_AGAIN), ..Roll::default() };
     for one in &ending {
         let Some(why) = held_by_voters(world, one).or_else(|| held_by_partitions(world, &judge, one)) else {
-            return Roll { restarts: vec![restart(world, one)], ..Roll::default() };
+            return Roll { restarts: vec![restart(one)], ..Roll::default() };
         };
         let what = format!("pod {} has to restart and cannot yet: {}; {why}", one.pod.meta.name, one.stale);
         roll.notices.push(Notice::CertificateEnds { secret: one.pod.meta.name.clone(), what });
@@ -70,18 +73,12 @@ pub(crate) fn next(world: &World, cluster: Option<&Cluster>) -> Roll {
     roll
 }
 
-fn claims<'a>(world: &'a World, pod: &'a PodView) -> impl Iterator<Item = &'a Arc<ClaimView>> {
-    let of_pod = |claim: &&Arc<ClaimView>| claim.meta.labels.get(POD_NAME_LABEL) == Some(&pod.meta.name);
-    world.claims.values().filter(of_pod)
-}
-
 /// Is the pod made again on the disks that it has?
-fn keeps_its_disks(world: &World, pod: &PodView) -> bool {
+fn keeps_its_disks(world: &World, pod: &PodView, claims: &[&Arc<ClaimView>]) -> bool {
     let set = world.pod_sets.values().find(|set| set.pods.contains_key(&pod.meta.name));
     let storage = set.and_then(|set| set.meta.annotations.get(STORAGE_ANNOTATION));
     let is_kept = storage.is_some_and(|storage| !storage.contains("ephemeral"));
-    let mut claims = claims(world, pod).peekable();
-    is_kept && !pod.meta.deleting && claims.peek().is_some() && claims.all(|claim| !claim.meta.deleting)
+    is_kept && !pod.meta.deleting && !claims.is_empty() && claims.iter().all(|claim| !claim.meta.deleting)
 }
 
 fn held_by_voters(world: &World, one: &Ending<'_>) -> Option<String> {
@@ -107,8 +104,8 @@ fn held_by_partitions(world: &World, judge: &Judge<'_>, one: &Ending<'_>) -> Opt
     judge.obstacle(one.node, &service, &stop).map(|obstacle| obstacle.to_string())
 }
 
-fn restart(world: &World, one: &Ending<'_>) -> Restart {
-    let keeps = claims(world, one.pod).map(|claim| (claim.meta.name.clone(), claim.meta.uid.clone()));
+fn restart(one: &Ending<'_>) -> Restart {
+    let keeps = one.claims.iter().map(|claim| (claim.meta.name.clone(), claim.meta.uid.clone()));
     Restart {
         node: one.node,
         pod: one.pod.meta.name.clone(),

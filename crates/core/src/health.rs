@@ -31,10 +31,10 @@ pub(crate) fn caught_up_without(world: &World, quorum: &QuorumView, node: NodeId
         .collect()
 }
 
-/// Is a disk of the node being deleted? It is gone as soon as its pod is.
-pub(crate) fn is_losing_disk(world: &World, node: NodeId) -> bool {
-    let mut going = world.claims.values().filter(|claim| claim.meta.deleting);
-    going.any(|claim| names::node_of_pod(&claim.meta.name) == Some(node))
+/// Nodes of which a disk is being deleted. It is gone as soon as its pod is.
+pub(crate) fn losing_disks(world: &World) -> BTreeSet<NodeId> {
+    let going = world.claims.values().filter(|claim| claim.meta.deleting);
+    going.filter_map(|claim| names::node_of_pod(&claim.meta.name)).collect()
 }
 
 /// Does the node run on another disk than the one that votes? Its pod serves then, and its vote is lost: for a moment the

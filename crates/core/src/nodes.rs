@@ -19,7 +19,7 @@ use crate::problem::Problem;
 use crate::quorum_status;
 use crate::resolve::Resolved;
 use crate::safety::{self, Disks, Judge, Service, Stop};
-use crate::world::{Answer, Partitions, World};
+use crate::world::{Answer, PartitionView, World};
 
 /// A pool that is valid, without its nodes.
 #[derive(Debug)]
@@ -192,23 +192,24 @@ impl Guard<'_> {
             }
             _ => {}
         }
-        let known = partitions.known().copied();
+        let judge = Judge::new(self.world, &partitions);
+        let is_known = partitions.known().is_some();
         let mut held: BTreeSet<NodeId> =
-            going.into_iter().filter(|node| known.is_none_or(|known| self.must_stay(*node, known))).collect();
+            going.into_iter().filter(|node| !is_known || self.must_stay(*node, judge.on(*node))).collect();
+        let missing = if moving.is_empty() { BTreeSet::new() } else { safety::nodes_missing(self.world) };
         for node in moving {
             self.resolved.to_move.insert(self.world.key.pod(&self.pool.name, node));
-            if serves(&node) && !self.may_move(node, &partitions) || !self.has_its_turn(node) {
+            if serves(&node) && !self.may_move(node, &judge) || !self.has_its_turn(node, &missing) {
                 held.insert(node);
             }
         }
         held
     }
 
-    fn must_stay(&mut self, node: NodeId, partitions: &Partitions) -> bool {
-        let here: Vec<_> = partitions.on(node).collect();
+    fn must_stay(&mut self, node: NodeId, here: &[&PartitionView]) -> bool {
         let stays = !here.is_empty();
         if stays {
-            let partitions = health::some_of(&here);
+            let partitions = health::some_of(here);
             self.resolved.notices.push(Notice::PartitionsHere {
                 pool: self.pool.name.clone(),
                 node,
@@ -219,10 +220,9 @@ impl Guard<'_> {
     }
 
     /// It starts empty in its new pool: what it has must be everywhere else.
-    fn may_move(&mut self, node: NodeId, partitions: &Answer<&Partitions>) -> bool {
+    fn may_move(&mut self, node: NodeId, judge: &Judge<'_>) -> bool {
         let stop = Stop::from([(node, Disks::Go)]);
         let pod = self.world.key.pod(&self.pool.name, node);
-        let judge = Judge::new(self.world, partitions);
         let Some(obstacle) = judge.obstacle(node, &Service::Serves, &stop) else { return true };
         if safety::is_allowed_to_lose(self.world, &pod) {
             return true;
@@ -236,8 +236,8 @@ impl Guard<'_> {
     }
 
     /// One node moves at a time: the next one when the last one serves and votes again.
-    fn has_its_turn(&mut self, node: NodeId) -> bool {
-        let missing = safety::nodes_missing(self.world, node);
+    fn has_its_turn(&mut self, node: NodeId, missing: &BTreeSet<NodeId>) -> bool {
+        let missing: BTreeSet<NodeId> = missing.iter().copied().filter(|other| *other != node).collect();
         let why = match *self.mover {
             Some(other) => format!("node {other} moves first"),
             None if !missing.is_empty() => format!("these do not serve: {}", list(&missing)),

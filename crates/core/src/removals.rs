@@ -17,7 +17,7 @@ use crate::plan::{Protection, Removal, Seen};
 use crate::pools;
 use crate::problem::Problem;
 use crate::strangers;
-use crate::world::{Meta, World};
+use crate::world::{ClaimsByPod, Meta, World};
 
 /// The objects that are no longer wanted.
 pub(crate) fn of(world: &World, cluster: &Cluster, refused: &BTreeMap<String, Vec<Problem>>) -> Vec<Removal> {
@@ -48,7 +48,8 @@ pub(crate) fn of(world: &World, cluster: &Cluster, refused: &BTreeMap<String, Ve
         Some(Removal::Claim { claim: Seen::of(&claim.meta), pod })
     });
     let volumes = cluster.pools.iter().filter(|pool| !refused.contains_key(&pool.name));
-    let volumes = volumes.flat_map(|pool| removed_volumes(world, pool));
+    let claims_by_pod = world.claims_by_pod();
+    let volumes = volumes.flat_map(|pool| removed_volumes(world, pool, &claims_by_pod));
     let empty = cluster.pools.iter().filter(|pool| pool.ids.is_empty());
     let sets = empty.filter_map(|pool| world.pod_sets.get(&world.key.pod_set(&pool.name)));
     let sets = sets
@@ -82,7 +83,7 @@ fn services(world: &World, cluster: &Cluster, is_left: impl Fn(&Meta) -> bool) -
 
 /// Claims of volumes that nodes of the pool no longer have. Each waits until its node's pod is one that was made without
 /// it.
-fn removed_volumes(world: &World, pool: &Pool) -> Vec<Removal> {
+fn removed_volumes(world: &World, pool: &Pool, claims: &ClaimsByPod<'_>) -> Vec<Removal> {
     let Some(set) = world.pod_sets.get(&world.key.pod_set(&pool.name)) else { return Vec::new() };
     let of_node = |node: &NodeId| {
         let name = world.key.pod(&pool.name, *node);
@@ -97,7 +98,8 @@ fn removed_volumes(world: &World, pool: &Pool) -> Vec<Removal> {
             let is_listed = disks.filter_map(|disk| disk.claim_name(&name)).any(|has| has == claim);
             is_listed || wanted.uses(claim)
         };
-        let gone = world.claims.values().filter(|claim| {
+        let of_pod = claims.get(name.as_str()).into_iter().flatten();
+        let gone = of_pod.filter(|claim| {
             let meta = &claim.meta;
             is_volume_of(meta, &name) && is_disposable(world, meta) && !meta.deleting && !has(&meta.name)
         });

@@ -133,9 +133,10 @@ fn partitions_on(world: &World, nodes: &BTreeSet<NodeId>) -> Partitions {
         }
         Answer::Known(partitions) => partitions,
     };
+    let partitions = partitions.by_node();
     let on = |node: &NodeId| {
-        let here: Vec<_> = partitions.on(*node).collect();
-        (!here.is_empty()).then(|| format!("node {node}: {}", health::some_of(&here)))
+        let here = partitions.on(*node);
+        (!here.is_empty()).then(|| format!("node {node}: {}", health::some_of(here)))
     };
     let here: Vec<_> = nodes.iter().filter_map(on).collect();
     if here.is_empty() {

@@ -225,7 +225,9 @@ pub(crate) fn due<'a>(
     let kept = cluster.kept_controllers().map(|kept| kept.pod.clone());
     let voters: BTreeSet<String> = cluster.voters().map(|node| cluster.pod_name(node)).chain(kept).collect();
     let inside = Inside::of(world);
-    let due_pod = |node: Node<'a>| due_pod(world, cluster, node, &voters, &inside, outlived.get(&node.id));
+    let losing = safety::pods_losing_claims(world);
+    let due_pod =
+        |node: Node<'a>| due_pod(world, cluster, node, &voters, &inside, outlived.get(&node.id), &losing);
     let mut due: Vec<_> = cluster.nodes().filter_map(due_pod).collect();
     due.sort_by_key(|due| due.node.id);
     due
@@ -238,6 +240,7 @@ fn due_pod<'a>(
     voters: &BTreeSet<String>,
     inside: &Inside<'_>,
     outlived: Option<&Vec<String>>,
+    losing: &BTreeSet<&String>,
 ) -> Option<Due<'a>> {
     let name = cluster.pod_name(node);
     let pod = world.pods.get(&name).filter(|pod| !pod.meta.deleting)?;
@@ -266,7 +269,7 @@ fn due_pod<'a>(
         return None;
     }
     let is_emptied = causes.contains(&Cause::EmptyDisks);
-    let disks = if is_emptied { Disks::Go } else { safety::disks_of(world, node, pod) };
+    let disks = if is_emptied { Disks::Go } else { safety::disks_of(world, node, pod, losing) };
     Some(Due { node, pod, causes, disks })
 }
 
@@ -479,6 +482,7 @@ impl Choice<'_> {
         let mut roll = Roll::default();
         let mut stop = Stop::new();
         let mut touched: BTreeSet<NodeId> = BTreeSet::new();
+        let judge = Judge::new(self.world, partitions);
         for due in group {
             if roll.restarts.len() >= self.at_once(due) {
                 break;
@@ -488,7 +492,7 @@ impl Choice<'_> {
             }
             let pod = || due.pod.meta.name.clone();
             stop.insert(due.node.id, due.disks);
-            let held = self.held(due, partitions, &stop);
+            let held = self.held(due, partitions, &judge, &stop);
             if held.is_some() {
                 stop.remove(&due.node.id);
             }
@@ -504,8 +508,7 @@ impl Choice<'_> {
                 }
                 Some(Held::ByItsVote) => {}
                 None => {
-                    let known = partitions.known();
-                    let here = || known.into_iter().flat_map(|known| known.on(due.node.id));
+                    let here = || judge.on(due.node.id).iter().copied();
                     touched.extend(here().flat_map(|partition| partition.replicas.iter().copied()));
                     let exposed: Vec<_> =
                         here().filter(|partition| is_exposed(partition, due.node.id)).collect();
@@ -550,9 +553,16 @@ impl Choice<'_> {
     }
 
     /// What of the node's work is missed is asked before what becomes of its vote: none is given up in vain.
-    fn held(&self, due: &Due<'_>, partitions: &Answer<&Partitions>, stop: &Stop) -> Option<Held> {
+    fn held(
+        &self,
+        due: &Due<'_>,
+        partitions: &Answer<&Partitions>,
+        judge: &Judge<'_>,
+        stop: &Stop,
+    ) -> Option<Held> {
         let is_allowed = due.disks == Disks::Go && safety::is_allowed_to_lose(self.world, &due.pod.meta.name);
-        let broker = due.pod.runs_broker().then(|| self.held_by_partitions(due, partitions, stop)).flatten();
+        let broker =
+            due.pod.runs_broker().then(|| self.held_by_partitions(due, partitions, judge, stop)).flatten();
         let lost = || due.may_lose_a_volume().then(|| storage_change::lost_by_restart(self.world, due.node));
         broker
             .filter(|_| !is_allowed)
@@ -564,18 +574,17 @@ impl Choice<'_> {
         &self,
         due: &Due<'_>,
         partitions: &Answer<&Partitions>,
+        judge: &Judge<'_>,
         stop: &Stop,
     ) -> Option<Held> {
         let node = due.node.id;
-        if !due.node.pool.roles.has_broker()
-            && let Answer::Known(partitions) = partitions
-        {
-            let here: Vec<_> = partitions.on(node).collect();
-            let stays = || format!("it is to stop being a broker, and hosts {}", health::some_of(&here));
+        if !due.node.pool.roles.has_broker() && partitions.known().is_some() {
+            let here = judge.on(node);
+            let stays = || format!("it is to stop being a broker, and hosts {}", health::some_of(here));
             return (!here.is_empty()).then(|| Held::Until(stays()));
         }
         let service = safety::service(self.world, node, due.pod);
-        let obstacle = Judge::new(self.world, partitions).obstacle(node, &service, stop)?;
+        let obstacle = judge.obstacle(node, &service, stop)?;
         let is_given_up = safety::is_given_up(self.world, due.pod);
         let waits_for_a_person =
             obstacle.needs_a_person() || (is_given_up && obstacle.needs_a_person_in_the_end());
@@ -616,7 +625,8 @@ impl Choice<'_> {
     /// In a static quorum nobody can leave: a majority of voters that keep their disks must be left.
     fn held_by_static_voters(&self, due: &Due<'_>, quorum: &QuorumView) -> Option<Held> {
         let mut others = health::caught_up_without(self.world, quorum, due.node.id);
-        others.retain(|other| !health::is_losing_disk(self.world, *other));
+        let losing = health::losing_disks(self.world);
+        others.retain(|other| !losing.contains(other));
         let needed = health::majority(quorum.voters.len());
         (others.len() < needed).then(|| {
             Held::Until(format!(
@@ -650,7 +660,8 @@ impl Choice<'_> {
         let vote: BTreeSet<NodeId> = quorum.voters.iter().map(|voter| voter.node).collect();
         let mut others = health::caught_up_without(self.world, quorum, due.node.id);
         if loses {
-            others.retain(|other| !health::is_losing_disk(self.world, *other));
+            let losing = health::losing_disks(self.world);
+            others.retain(|other| !losing.contains(other));
         }
         let needed = match due.cannot_wait() && !loses {
             true => health::majority(vote.len()).min(vote.len().saturating_sub(1)),

@@ -17,7 +17,7 @@ use crate::health;
 use crate::ids::NodeId;
 use crate::names::{ALLOW_LOSS_ANNOTATION, POD_NAME_LABEL, node_of_pod};
 use crate::storage::Medium;
-use crate::world::{Answer, PartitionView, Partitions, PodView, Recovery, World};
+use crate::world::{Answer, PartitionView, Partitions, PartitionsByNode, PodView, Recovery, World};
 
 /// How long a node that does not serve, in a cluster that does not answer, is left to itself.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -168,8 +168,19 @@ pub(crate) fn is_allowed_to_lose(world: &World, pod: &str) -> bool {
     may_lose(world).any(|named| named == pod)
 }
 
+/// Pods of which a claim is being deleted.
+pub(crate) fn pods_losing_claims(world: &World) -> BTreeSet<&String> {
+    let going = world.claims.values().filter(|claim| claim.meta.deleting);
+    going.filter_map(|claim| claim.meta.labels.get(POD_NAME_LABEL)).collect()
+}
+
 /// What becomes of a node's disks when its pod is replaced by one with the same claims.
-pub(crate) fn disks_of(world: &World, node: Node<'_>, pod: &PodView) -> Disks {
+pub(crate) fn disks_of(
+    world: &World,
+    node: Node<'_>,
+    pod: &PodView,
+    pods_losing_claims: &BTreeSet<&String>,
+) -> Disks {
     // What never served holds nothing that was acknowledged.
     if !pod.was_ready {
         return Disks::Stay;
@@ -182,10 +193,7 @@ pub(crate) fn disks_of(world: &World, node: Node<'_>, pod: &PodView) -> Disks {
     let disks = node.pool.storage.disks().iter();
     let mut kept = disks.map(|disk| is_kept(&disk.medium, disk.claim_name(&pod.meta.name)));
     // Also one of a volume that the pool no longer has, and the pod still does.
-    let is_any_going = world
-        .claims
-        .values()
-        .any(|claim| claim.meta.deleting && claim.meta.labels.get(POD_NAME_LABEL) == Some(&pod.meta.name));
+    let is_any_going = pods_losing_claims.contains(&pod.meta.name);
     if kept.all(|kept| kept) && !is_any_going { Disks::Stay } else { Disks::Go }
 }
 
@@ -226,8 +234,10 @@ pub(crate) fn is_given_up(world: &World, pod: &PodView) -> bool {
 /// Judges which brokers can be missed.
 #[derive(Debug)]
 pub(crate) struct Judge<'a> {
-    world: &'a World,
     partitions: &'a Answer<&'a Partitions>,
+    by_node: PartitionsByNode<'a>,
+    /// Those whose disks go with their pods.
+    losing_disks: BTreeSet<NodeId>,
     /// The brokers that serve, are to stay, and keep up with the controllers. One that is cut off from them is about to be fenced, and
     /// then it leads nothing.
     counted_on: BTreeSet<NodeId>,
@@ -237,7 +247,13 @@ impl<'a> Judge<'a> {
     /// By what is known of the world, and of the partitions on these brokers.
     pub(crate) fn new(world: &'a World, partitions: &'a Answer<&'a Partitions>) -> Self {
         let counted_on = brokers_up(world).intersection(&world.current_nodes()).copied().collect();
-        Self { world, partitions, counted_on }
+        let by_node = partitions.known().map(|known| known.by_node()).unwrap_or_default();
+        Self { partitions, by_node, losing_disks: health::losing_disks(world), counted_on }
+    }
+
+    /// The partitions with a copy on one of the brokers that were asked about.
+    pub(crate) fn on(&self, node: NodeId) -> &[&'a PartitionView] {
+        self.by_node.on(node)
     }
 
     /// What keeps a broker from stopping beside those that stop already.
@@ -255,18 +271,15 @@ impl<'a> Judge<'a> {
             }
             Service::Late { .. } | Service::Serves => {}
         }
-        let partitions = match self.partitions {
-            Answer::Known(partitions) => *partitions,
-            other => {
-                let why = other.silence();
-                return Some(match loses {
-                    true => Obstacle::LosesUnknown { node, why },
-                    false => Obstacle::Unknown(why),
-                });
-            }
-        };
+        if self.partitions.known().is_none() {
+            let why = self.partitions.silence();
+            return Some(match loses {
+                true => Obstacle::LosesUnknown { node, why },
+                false => Obstacle::Unknown(why),
+            });
+        }
         let mut found: BTreeMap<Concern, Vec<&PartitionView>> = BTreeMap::new();
-        for partition in partitions.on(node) {
+        for partition in self.on(node).iter().copied() {
             let concern = match loses {
                 true => self.concern_of_loss(partition, node, service, stop),
                 false => self.concern_of_stop(partition, node, stop),
@@ -282,15 +295,14 @@ impl<'a> Judge<'a> {
     /// Does Kafka count on a broker that was late a moment ago? One that is fenced is in no ISR but as the last one, and then nobody
     /// leads.
     fn is_back(&self, node: NodeId) -> bool {
-        let mut here = self.partitions.known().into_iter().flat_map(|known| known.on(node));
-        here.any(|one| one.leader.is_some() && one.in_sync.contains(&node))
+        self.on(node).iter().any(|one| one.leader.is_some() && one.in_sync.contains(&node))
     }
 
     /// Partitions that nobody leads before the broker is back. It may be about to: a broker that has read its logs needs some
     /// seconds more until it serves.
     fn awaited_by(&self, node: NodeId) -> Option<String> {
         let waits = |one: &&PartitionView| one.leader.is_none() && one.holders().any(|holder| holder == node);
-        let waiting: Vec<_> = self.partitions.known()?.on(node).filter(waits).collect();
+        let waiting: Vec<_> = self.on(node).iter().copied().filter(waits).collect();
         (!waiting.is_empty()).then(|| health::some_of(&waiting))
     }
 
@@ -344,8 +356,7 @@ impl<'a> Judge<'a> {
             return Some(Concern::NoLeader);
         }
         let Some(least) = partition.min_in_sync else { return Some(Concern::NoMinimum) };
-        let left =
-            self.up_in_sync(partition, stop).filter(|other| !health::is_losing_disk(self.world, *other));
+        let left = self.up_in_sync(partition, stop).filter(|other| !self.losing_disks.contains(other));
         let left = left.count();
         let takes_writes = left >= least || partition.replicas.len() <= least;
         (left < others.len() || !takes_writes).then_some(Concern::LosesCopy)
@@ -396,14 +407,13 @@ fn brokers_up(world: &World) -> BTreeSet<NodeId> {
     up.filter_map(|(name, _)| node_of_pod(name)).collect()
 }
 
-/// Nodes that pod sets ask for, or that are on their way out, and that do not serve, but for one.
-pub(crate) fn nodes_missing(world: &World, but: NodeId) -> BTreeSet<NodeId> {
+/// Nodes that pod sets ask for, or that are on their way out, and that do not serve.
+pub(crate) fn nodes_missing(world: &World) -> BTreeSet<NodeId> {
     let listed: BTreeSet<&String> = world.pod_sets.values().flat_map(|set| set.pods.keys()).collect();
     let serves =
         |name: &String| listed.contains(name) && world.pods.get(name).is_some_and(|pod| pod.is_serving());
     let names = listed.iter().copied().chain(world.pods.keys());
-    let missing = names.filter(|name| !serves(name)).filter_map(|name| node_of_pod(name));
-    missing.filter(|node| *node != but).collect()
+    names.filter(|name| !serves(name)).filter_map(|name| node_of_pod(name)).collect()
 }
 
 /// That a node recovers its logs, and how far it is.

@@ -427,7 +427,32 @@ impl Partitions {
     pub fn on(&self, node: NodeId) -> impl Iterator<Item = &PartitionView> {
         self.found.iter().filter(move |partition| partition.replicas.contains(&node))
     }
+
+    /// The same for all nodes that were asked about.
+    pub(crate) fn by_node(&self) -> PartitionsByNode<'_> {
+        let mut by_node = BTreeMap::<NodeId, Vec<&PartitionView>>::new();
+        for partition in &self.found {
+            for node in partition.replicas.intersection(&self.of) {
+                by_node.entry(*node).or_default().push(partition);
+            }
+        }
+        PartitionsByNode(by_node)
+    }
 }
+
+/// Partitions, found by their nodes. Whoever looks for those of a thousand nodes would go through all of them a thousand times.
+#[derive(Debug, Default)]
+pub(crate) struct PartitionsByNode<'a>(BTreeMap<NodeId, Vec<&'a PartitionView>>);
+
+impl<'a> PartitionsByNode<'a> {
+    /// The partitions with a copy on a node.
+    pub(crate) fn on(&self, node: NodeId) -> &[&'a PartitionView] {
+        self.0.get(&node).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Claims, found by the pods whose they are.
+pub(crate) type ClaimsByPod<'a> = BTreeMap<&'a str, Vec<&'a Arc<ClaimView>>>;
 
 /// A directory of a broker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -719,6 +744,17 @@ impl World {
                 matches!(&trouble.deed, Deed::Change(Change::Join { voter, .. }) if voter.node == node);
             is_its && trouble.failures >= REFUSED
         })
+    }
+
+    /// The claims that are labelled as those of pods, by these.
+    pub(crate) fn claims_by_pod(&self) -> ClaimsByPod<'_> {
+        let mut by_pod = ClaimsByPod::new();
+        for claim in self.claims.values() {
+            if let Some(pod) = claim.meta.labels.get(names::POD_NAME_LABEL) {
+                by_pod.entry(pod).or_default().push(claim);
+            }
+        }
+        by_pod
     }
 
     /// How long a pause lasts that ends then. Nothing, when that is past, or further away than any pause: the clock was set back since.

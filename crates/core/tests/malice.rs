@@ -35,6 +35,8 @@ static ALONE: Mutex<()> = Mutex::new(());
 const RUNAWAY: Duration = Duration::from_secs(20);
 /// What one pass may need at once.
 const MOST_MEMORY: usize = 128 * 1024 * 1024;
+/// The name of the world with as many nodes as there can be.
+const LARGE: &str = "1,000 nodes";
 /// Annotations that steer something.
 const KAFKA_KEYS: &[&str] = &[
     "strimzi.io/pause-reconciliation",
@@ -76,24 +78,53 @@ fn worlds() -> Vec<(&'static str, World)> {
     };
     let listeners = include_str!("../../../deploy/examples/listeners.yaml");
     let of_3_9 = include_str!("../../../deploy/examples/kafka-3.9.yaml");
-    vec![
+    let mut worlds = vec![
         ("quickstart", support::converged()),
         ("asked for", support::quickstart()),
         ("listeners", converged(support::example(listeners))),
         ("without pools", converged(support::without_pools())),
         ("Kafka 3.9", converged(support::world(of_3_9))),
-    ]
+    ];
+    // Not in the suite: each pass takes as long as a hundred of the others.
+    if cases().is_some() {
+        worlds.push((LARGE, converged(support::thousand())));
+    }
+    worlds
+}
+
+/// How many cases are tried in a world.
+fn cases_in(world: &str, usual: usize) -> usize {
+    cases().map_or(usual, |cases| if world == LARGE { cases / 100 } else { cases })
+}
+
+/// What was decided, and what that cost: without the answers of Kafka, which come from elsewhere.
+struct Decided {
+    plan: Plan,
+    took: Duration,
+    memory: usize,
+}
+
+/// Decides once.
+fn counted(world: &World) -> Decided {
+    let before = MEMORY.current_usage();
+    MEMORY.reset_peak_usage();
+    let start = Instant::now();
+    let plan = plan(world).expect("a plan");
+    Decided { plan, took: start.elapsed(), memory: MEMORY.peak_usage().saturating_sub(before) }
 }
 
 /// Decides, with Kafka answering what is asked.
-fn decide(world: &World, mut kafka: Kafka) -> Plan {
+fn decide(world: &World, mut kafka: Kafka) -> Decided {
     let mut world = World { answers: Answers::default(), ..world.clone() };
+    let (mut took, mut memory) = (Duration::ZERO, 0);
     for _ in 0..8 {
-        let plan = plan(&world).expect("a plan");
-        if plan.questions.is_empty() {
-            return plan;
+        let decided = counted(&world);
+        took += decided.took;
+        memory = memory.max(decided.memory);
+        if decided.plan.questions.is_empty() {
+            return Decided { plan: decided.plan, took, memory };
         }
-        kafka.answer(&mut world, &[], &plan.questions);
+        kafka.answer(&mut world, &[], &decided.plan.questions);
     }
     panic!("it never stops asking");
 }
@@ -136,12 +167,8 @@ fn pass(
     tally: &mut Tally,
     is_alone: bool,
 ) -> Result<Outcome, String> {
-    let before = MEMORY.current_usage();
-    MEMORY.reset_peak_usage();
-    let start = Instant::now();
-    let plan =
-        catch_unwind(AssertUnwindSafe(|| decide(world, kafka))).map_err(|_| "it panicked".to_owned())?;
-    let (took, memory) = (start.elapsed(), MEMORY.peak_usage().saturating_sub(before));
+    let decided = catch_unwind(AssertUnwindSafe(|| decide(world, kafka)));
+    let Decided { plan, took, memory } = decided.map_err(|_| "it panicked".to_owned())?;
     if took > tally.slowest.0 {
         tally.slowest = (took, case.name.clone());
     }
@@ -219,7 +246,7 @@ fn try_all(where_: &str, world: &World, malice: &Malice, put: Put, count: usize)
     let mut dice = Dice::new(seed);
     let mut tally = Tally::default();
     let kafka = Kafka::formed(world);
-    let calm = harms_nothing(&decide(world, kafka.clone()));
+    let calm = harms_nothing(&decide(world, kafka.clone()).plan);
     let alone = (0..count).filter_map(|_| {
         let field = malice.fields().get(dice.below(malice.fields().len()))?;
         malice.one(field, *Bad::ALL.get(dice.below(Bad::ALL.len()))?)
@@ -246,7 +273,7 @@ fn no_kafka_resource_stops_a_pass_or_harms_what_runs() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for (name, world) in worlds() {
         let malice = Malice::new(&KAFKA, serde_json::to_value(&*world.kafka).unwrap(), KAFKA_KEYS);
-        try_all(name, &world, &malice, put_kafka, cases().unwrap_or(300));
+        try_all(name, &world, &malice, put_kafka, cases_in(name, 300));
     }
 }
 
@@ -254,10 +281,44 @@ fn no_kafka_resource_stops_a_pass_or_harms_what_runs() {
 fn no_pool_stops_a_pass_or_harms_what_runs() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for (name, world) in worlds() {
-        for (pool, resource) in world.pools.clone() {
+        // Those of the large cluster are all alike.
+        let pools = if name == LARGE { 2 } else { world.pools.len() };
+        for (pool, resource) in world.pools.clone().into_iter().rev().take(pools) {
             let good = serde_json::to_value(&*resource).unwrap();
             let malice = Malice::new(&POOL, good, POOL_KEYS);
-            try_all(&format!("{name}, pool {pool}"), &world, &malice, put_pool, cases().unwrap_or(150));
+            try_all(&format!("{name}, pool {pool}"), &world, &malice, put_pool, cases_in(name, 150));
         }
     }
+}
+
+/// As many nodes as there can be: made, at rest, and all of them changed.
+#[test]
+fn a_thousand_nodes_take_no_more_memory_than_a_pass_may() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut world = support::thousand();
+    let most = until_rest(&mut world);
+    support::edit_kafka(&mut world, |kafka| {
+        let config = kafka.spec.kafka.config.get_or_insert_default();
+        config.insert("queued.max.requests".into(), serde_json::json!(400));
+    });
+    let changed = decide(&world, Kafka::formed(&world));
+    assert_eq!(changed.plan.objects.len(), 1006, "config maps of all nodes, pod sets and what is shared");
+    let most = most.max(changed.memory);
+    eprintln!("1,000 nodes: {} MB at most", most / 1_000_000);
+    assert!(most < MOST_MEMORY, "a pass took {} MB", most / 1_000_000);
+}
+
+/// Carries out until nothing is left to do. Returns the most memory that deciding took at once.
+fn until_rest(world: &mut World) -> usize {
+    let (mut kafka, mut most) = (Kafka::formed(world), 0);
+    for _ in 0..40 {
+        if kafka.voters.is_empty() {
+            kafka = Kafka::formed(world);
+        }
+        most = most.max(counted(world).memory);
+        if !support::step(world, &mut kafka, &[]) {
+            return most;
+        }
+    }
+    panic!("it never comes to rest");
 }

@@ -1,5 +1,9 @@
 //! `GET /live` and `GET /ready`, for the kubelet. One line of text says why.
+//!
+//! Whoever reaches the port may ask, so nobody who does can keep the kubelet waiting: each connection has one question and little
+//! time for it, and when there are too many the oldest one is ended.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +17,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use crate::liveness::{Liveness, Silent};
@@ -22,6 +28,15 @@ use crate::recovery::Recovery;
 
 /// A client that does not finish its request in this time is sent away.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A client that does not take its answer in this time is sent away as well.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How many connections there may be. Kubelet and operator have a handful at a time.
+const CONNECTIONS: usize = 32;
+
+/// The longest head of a request, the least that is possible. Bodies are not read.
+const BUFFER: usize = 8 << 10;
 
 /// After a failed accept (no file descriptor left, say) the next one would fail as well: do not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -91,9 +106,10 @@ impl Phase {
 
 /// Answers until it is dropped.
 pub async fn serve(listener: TcpListener, phase: watch::Receiver<Phase>) -> Infallible {
+    let mut connections = Connections::default();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(serve_connection(stream, phase.clone()))),
+            Ok((stream, _)) => connections.add(serve_connection(stream, phase.clone())),
             Err(error) => {
                 warn!("cannot accept a probe's connection: {error}");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -109,10 +125,34 @@ async fn serve_connection(stream: TcpStream, phase: watch::Receiver<Phase>) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_TIMEOUT)
+        .max_buf_size(BUFFER)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), answer_request);
-    if let Err(error) = connection.await {
-        debug!("a probe's connection broke: {error}");
+    match timeout(CONNECTION_TIMEOUT, connection).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => debug!("a probe's connection broke: {error}"),
+        Err(_) => debug!("a probe's connection took longer than {} s", CONNECTION_TIMEOUT.as_secs()),
+    }
+}
+
+/// The connections there are, the oldest first. A probe takes a millisecond, so of too many the oldest is one of those that
+/// only occupy a place.
+#[derive(Default)]
+struct Connections {
+    tasks: JoinSet<()>,
+    handles: VecDeque<AbortHandle>,
+}
+
+impl Connections {
+    fn add(&mut self, connection: impl Future<Output = ()> + Send + 'static) {
+        while self.tasks.try_join_next().is_some() {}
+        self.handles.retain(|handle| !handle.is_finished());
+        while self.handles.len() >= CONNECTIONS
+            && let Some(oldest) = self.handles.pop_front()
+        {
+            oldest.abort();
+        }
+        self.handles.push_back(self.tasks.spawn(connection));
     }
 }
 
@@ -155,9 +195,71 @@ fn text(status: StatusCode, line: String) -> Response<Full<Bytes>> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use karst_kafka::NodeId;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::Instant;
 
     use super::*;
+
+    /// A launcher that is about to start Kafka, and where it answers.
+    async fn launcher() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, phase) = watch::channel(Phase::Starting);
+        tokio::spawn(async move {
+            let _sender = sender;
+            serve(listener, phase).await
+        });
+        address
+    }
+
+    async fn ask(address: SocketAddr, request: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        // Whoever is too long is not listened to.
+        let _ = stream.write_all(request.as_bytes()).await;
+        let mut answer = String::new();
+        let _ = stream.read_to_string(&mut answer).await;
+        answer
+    }
+
+    async fn is_alive(address: SocketAddr) -> bool {
+        ask(address, "GET /live HTTP/1.1\r\nhost: x\r\n\r\n").await.ends_with("starting\n")
+    }
+
+    #[tokio::test]
+    async fn whoever_occupies_connections_keeps_no_probe_waiting() {
+        let address = launcher().await;
+        let mut idle = Vec::new();
+        for _ in 0..CONNECTIONS * 3 {
+            idle.push(TcpStream::connect(address).await.unwrap());
+        }
+        let began = Instant::now();
+        assert!(is_alive(address).await);
+        // The oldest one was ended, long before its time was over.
+        assert_eq!(idle[0].read(&mut [0; 1]).await.unwrap_or(0), 0);
+        assert!(began.elapsed() < REQUEST_TIMEOUT / 2, "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_never_complete_or_too_long_is_not_waited_for() {
+        let address = launcher().await;
+        let began = Instant::now();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /live HTTP/1.1\r\nhost:").await.unwrap();
+        let _ = stream.read_to_end(&mut Vec::new()).await;
+        assert!(began.elapsed() < REQUEST_TIMEOUT + Duration::from_secs(3), "{:?}", began.elapsed());
+        let long = format!("GET /live?{} HTTP/1.1\r\n\r\n", "x".repeat(BUFFER * 4));
+        assert!(!ask(address, &long).await.contains("starting"));
+        assert!(is_alive(address).await);
+    }
+
+    #[tokio::test]
+    async fn a_connection_has_one_question() {
+        let twice = "GET /live HTTP/1.1\r\nhost: x\r\n\r\n".repeat(2);
+        assert_eq!(ask(launcher().await, &twice).await.matches("starting").count(), 1);
+    }
 
     #[test]
     fn a_broker_reads_its_logs_until_it_answers_and_comes_back_for_a_while() {

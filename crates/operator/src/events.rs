@@ -81,6 +81,20 @@ impl Events {
         self.publish(kafka, Weight::Normal, reason, &note).await;
     }
 
+    /// An annotation holds no longer. A tool that puts it back each time is to be noticed: what it allows is allowed again.
+    pub(crate) async fn annotation_removed(
+        &self,
+        key: &ClusterKey,
+        kafka: &ObjectReference,
+        annotation: &str,
+    ) {
+        let note = format!(
+            "Annotation {annotation} has nothing left to do, and was removed. If something puts it back, take it out of that tool's manifests."
+        );
+        tracing::info!(cluster = %key, "{note}");
+        self.publish(kafka, Weight::Normal, "AnnotationRemoved", &note).await;
+    }
+
     /// Something of a cluster cannot be read.
     pub(crate) async fn unreadable(&self, object: &ObjectReference, note: &str) {
         self.publish(object, Weight::Warning, "Unreadable", note).await;

@@ -385,7 +385,10 @@ impl Passes {
             failures.extend(self.ask_kafka_to(world, deed).await.err());
         }
         for annotation in &plan.forgotten {
-            failures.extend(self.hands.forget_annotation(world, annotation).await.err());
+            match self.hands.forget_annotation(world, annotation).await {
+                Ok(()) => self.events.annotation_removed(key, &world.kafka.object_ref(&()), annotation).await,
+                Err(failure) => failures.push(failure),
+            }
         }
         failures.extend(self.report_pools(key, &world.pools, &plan.pool_statuses).await);
         if let Some(panicked) = self.panics.of(key).values().next() {

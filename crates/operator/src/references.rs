@@ -14,6 +14,7 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::task::AbortHandle;
 
+use crate::heartbeats::Heartbeats;
 use crate::queue::{Queue, Work};
 use crate::texts;
 use crate::views::SecretWire;
@@ -136,6 +137,7 @@ pub(crate) struct References<K: Named> {
     queue: Arc<Queue>,
     state: Arc<State<K::Content>>,
     turns: Turns,
+    heartbeats: Arc<Heartbeats>,
 }
 
 impl<K: Named> std::fmt::Debug for References<K> {
@@ -145,8 +147,8 @@ impl<K: Named> std::fmt::Debug for References<K> {
 }
 
 impl<K: Named> References<K> {
-    pub(crate) fn new(client: Client, queue: Arc<Queue>) -> Self {
-        Self { client, queue, state: Arc::default(), turns: Turns::of(AT_ONCE) }
+    pub(crate) fn new(client: Client, queue: Arc<Queue>, heartbeats: Arc<Heartbeats>) -> Self {
+        Self { client, queue, state: Arc::default(), turns: Turns::of(AT_ONCE), heartbeats }
     }
 
     /// What is known of those that a cluster names. Those that were not watched before are from now on, and cause a
@@ -192,7 +194,13 @@ impl<K: Named> References<K> {
         };
         let (state, queue) = (Arc::clone(&self.state), Arc::clone(&self.queue));
         let mut listed = false;
+        let pulse = self.heartbeats.of_watch(
+            &format!("{} {}", K::kind(&()), place.1),
+            Some(&place.0),
+            source.longest_silence(),
+        );
         let task = tokio::spawn(source.follow(move |event| {
+            pulse.beat();
             if let Some(change) = change(event, &mut listed) {
                 queue.push(state.learn(&place, change));
             }
@@ -216,7 +224,7 @@ fn change<K: Named>(event: Event<K>, listed: &mut bool) -> Option<Change<K::Cont
         Event::ListEnds => (!*listed).then_some(Change::Seen(Reference::Missing)),
         Event::Applied(read) => Some(Change::Seen(found(read))),
         Event::Deleted(_) => Some(Change::Seen(Reference::Missing)),
-        Event::ToldUpTo(_) => None,
+        Event::ToldUpTo(_) | Event::GoesOn => None,
         Event::Failed(error) => {
             tracing::warn!(%error, kind = %K::kind(&()), "the watch of an object that a resource names failed; reconnecting");
             Some(Change::Failed(error.to_string()))

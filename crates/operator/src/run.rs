@@ -64,7 +64,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let leadership =
         Arc::new(if settings.lease.is_some() { Leadership::none() } else { Leadership::always() });
     // None of these ever ends. One that does takes the process with it: a part that is missing is seen by nobody.
-    let mut background = watch::start(&client, &settings, &index, &queue, &synced);
+    let mut background = watch::start(&client, &settings, &index, &queue, &synced, &heartbeats);
     background.spawn(tidy_up(Arc::clone(&clients), Arc::clone(&metrics), Arc::clone(&index)));
 
     let terms = Arc::new(Terms::default());
@@ -115,8 +115,8 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
             confirmed: Arc::default(),
             rewrites: Arc::default(),
         },
-        config_maps: References::new(client.clone(), Arc::clone(&queue)),
-        named_secrets: References::new(client.clone(), Arc::clone(&queue)),
+        config_maps: References::new(client.clone(), Arc::clone(&queue), Arc::clone(&heartbeats)),
+        named_secrets: References::new(client.clone(), Arc::clone(&queue), Arc::clone(&heartbeats)),
         events: Events::new(client, identity, Arc::clone(&leadership)),
         clients,
         slots: Slots::default(),

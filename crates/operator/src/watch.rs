@@ -20,6 +20,7 @@ pub(crate) use self::item::{Read, Unreadable};
 #[cfg(test)]
 pub(crate) use self::list_watch::MARGIN;
 pub(crate) use self::list_watch::{Event, ListWatch, Next, Turns, Version, number};
+use crate::heartbeats::{Heartbeats, Pulse};
 use crate::index::{Feed, Index, Indexed};
 use crate::queue::Queue;
 use crate::settings::{Namespaces, Settings};
@@ -74,9 +75,10 @@ pub(crate) fn start(
     index: &Arc<Index>,
     queue: &Arc<Queue>,
     synced: &Arc<Synced>,
+    heartbeats: &Arc<Heartbeats>,
 ) -> JoinSet<()> {
     let turns = Turns::default();
-    let mut watches = Watches { client, index, queue, synced, turns, tasks: JoinSet::new() };
+    let mut watches = Watches { client, index, queue, synced, heartbeats, turns, tasks: JoinSet::new() };
     let namespaces = match &settings.namespaces {
         Namespaces::All => vec![None],
         Namespaces::Some(names) => names.iter().map(|name| Some(name.as_str())).collect(),
@@ -104,6 +106,7 @@ struct Watches<'a> {
     index: &'a Arc<Index>,
     queue: &'a Arc<Queue>,
     synced: &'a Arc<Synced>,
+    heartbeats: &'a Arc<Heartbeats>,
     turns: Turns,
     tasks: JoinSet<()>,
 }
@@ -125,6 +128,7 @@ impl Watches<'_> {
             index: Arc::clone(self.index),
             queue: Arc::clone(self.queue),
             synced: Arc::clone(self.synced),
+            pulse: self.heartbeats.of_watch(&K::kind(&()), namespace, source.longest_silence()),
             feed: Feed::new(namespace),
             has_synced: false,
         };
@@ -137,12 +141,14 @@ struct Sink {
     index: Arc<Index>,
     queue: Arc<Queue>,
     synced: Arc<Synced>,
+    pulse: Pulse,
     feed: Feed,
     has_synced: bool,
 }
 
 impl Sink {
     fn take<K: Indexed>(&mut self, event: Event<K>) -> Next {
+        self.pulse.beat();
         match &event {
             Event::Failed(error) => {
                 tracing::warn!(kind = %K::kind(&()), "the watch failed; reconnecting: {error}");

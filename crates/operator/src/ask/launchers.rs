@@ -50,10 +50,19 @@ pub(super) async fn ask(
     hosts: &BTreeMap<NodeId, String>,
     silences: &Questions<'_>,
 ) -> BTreeMap<NodeId, Answer<LauncherView>> {
+    ask_at(PORT, PATIENCE, hosts, silences).await
+}
+
+async fn ask_at(
+    port: u16,
+    patience: Duration,
+    hosts: &BTreeMap<NodeId, String>,
+    silences: &Questions<'_>,
+) -> BTreeMap<NodeId, Answer<LauncherView>> {
     let asked = hosts.iter().map(async |(node, host)| {
         // It ends by itself in time, and then says more.
-        let question = answer(host, PORT, PATIENCE);
-        (*node, silences.ask(Whom::Launcher(*node), PATIENCE.saturating_mul(2), question).await)
+        let question = answer(host, port, patience);
+        (*node, silences.ask(Whom::Launcher(*node), patience.saturating_mul(2), question).await)
     });
     join_all(asked).await.into_iter().collect()
 }
@@ -120,8 +129,10 @@ fn number(digits: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::silences::{Insistence, Silences};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+    use tokio::time::Instant;
 
     #[test]
     fn a_launcher_tells_how_far_the_recovery_of_logs_is() {
@@ -265,5 +276,26 @@ mod tests {
         let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
         let told = why(answer("127.0.0.1", port, PATIENCE).await);
         assert!(told.starts_with("cannot connect to the launcher: "), "{told}");
+    }
+
+    /// Whoever waited in every pass for a node that is late would be late for all others.
+    #[tokio::test]
+    async fn a_launcher_that_let_us_wait_is_not_asked_in_the_next_pass() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (port, patience) = (listener.local_addr().unwrap().port(), Duration::from_millis(700));
+        let (silences, world) = (Silences::default(), crate::hands::tests::world());
+        let hosts = (0..20).map(|node| (NodeId(node), "127.0.0.1".to_owned())).collect();
+        let pass = async || {
+            let (began, questions) = (Instant::now(), silences.questions(&world, Insistence::Patient));
+            let answers = ask_at(port, patience, &hosts, &questions).await;
+            assert!(answers.values().all(|answer| matches!(answer, Answer::Silent(_))), "{answers:?}");
+            (answers.len(), began.elapsed())
+        };
+        let (first, second) = (pass().await, pass().await);
+        assert!(
+            first.0 == 20 && first.1 >= patience && first.1 < 4 * patience,
+            "one after the other: {first:?}"
+        );
+        assert!(second.0 == 20 && second.1 < patience / 2, "{second:?}");
     }
 }

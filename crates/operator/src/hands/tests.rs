@@ -72,7 +72,11 @@ impl Server {
         let mut new = live.unwrap_or_else(|| body.clone());
         for part in ["labels", "annotations"] {
             for (key, value) in body["metadata"][part].as_object().cloned().unwrap_or_default() {
-                new["metadata"][part][key] = value;
+                match (value.is_null(), new["metadata"][part].as_object_mut()) {
+                    (true, Some(all)) => drop(all.remove(&key)),
+                    (true, None) => {}
+                    (false, _) => new["metadata"][part][key] = value,
+                }
             }
         }
         if body.get("status").is_some() {

@@ -112,7 +112,7 @@ impl Feed {
             Event::ListEnds => told.list_ends(&std::mem::take(&mut self.listing)),
             Event::Applied(read) => told.applied(read),
             Event::Deleted(read) => told.deleted(&read),
-            Event::ToldUpTo(_) | Event::Failed(_) => Vec::new(),
+            Event::ToldUpTo(_) | Event::Failed(_) | Event::GoesOn => Vec::new(),
         };
         Heard { work, is_complete, missed: told.told_up_to(told_up_to) }
     }

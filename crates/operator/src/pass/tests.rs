@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use karst_core::names::ALLOW_LOSS_ANNOTATION;
 use karst_core::world::Settings;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -46,8 +47,8 @@ fn passes(server: &Server, settings: Arc<Settings>) -> Passes {
         decide,
         hands,
         events: Events::new(client.clone(), None, Arc::new(Leadership::always())),
-        config_maps: References::new(client.clone(), Arc::clone(&queue)),
-        named_secrets: References::new(client, queue),
+        config_maps: References::new(client.clone(), Arc::clone(&queue), Arc::default()),
+        named_secrets: References::new(client, queue, Arc::default()),
         clients: Arc::new(Clients::new(10)),
         slots: Slots::default(),
         silences: Silences::default(),
@@ -166,4 +167,26 @@ fn before_a_restart_everybody_is_asked_once_more_if_somebody_was_not_asked() {
     asking.from_memory = true;
     assert!(asking.insist() && asking.insists);
     assert!(!asking.insist(), "once is enough");
+}
+
+/// A tool that applies manifests may put it back each time: then what it allows is allowed again, and somebody has to see that.
+#[tokio::test]
+async fn that_an_annotation_was_taken_off_is_told() {
+    let path = "/apis/kafka.strimzi.io/v1/namespaces/myproject/kafkas/healthy";
+    let mut annotated = kafka("healthy");
+    annotated["metadata"]["annotations"] = json!({ ALLOW_LOSS_ANNOTATION: "healthy-brokers-0" });
+    let server = Server::with(path, annotated);
+    let decide: Decide = |_| Ok(Plan { forgotten: vec![ALLOW_LOSS_ANNOTATION], ..Plan::default() });
+    let passes = Passes { decide, ..passes(&server, Arc::clone(&world().settings)) };
+    let key = ClusterKey { namespace: "myproject".to_owned(), name: "healthy".to_owned() };
+    let outcome = passes.cluster(&key, &Places::new(1).one().await).await;
+    assert_eq!(outcome, Outcome::Done { look_again: None });
+    let written = server.bodies();
+    let [(patched, patch), (events, event)] = &written[..] else { panic!("{written:?}") };
+    assert_eq!(
+        (patched.as_str(), &patch["metadata"]["annotations"][ALLOW_LOSS_ANNOTATION]),
+        (path, &Value::Null)
+    );
+    assert!(events.contains("/events/") && event["reason"] == "AnnotationRemoved", "{written:?}");
+    assert!(event["note"].as_str().unwrap().contains(ALLOW_LOSS_ANNOTATION), "{event}");
 }

@@ -16,7 +16,7 @@ use kube::{Client, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::item::{self, Nameless, Read};
@@ -33,6 +33,8 @@ const PAGES_AT_ONCE: usize = 2;
 const ANSWER: Duration = Duration::from_secs(30);
 /// How much longer than it was to last a watch is listened to.
 pub(crate) const MARGIN: Duration = Duration::from_secs(10);
+/// How often a watch that waits for its turn says that it does: behind others it may wait for long, and is well all the same.
+const SIGN: Duration = Duration::from_secs(10);
 /// A line that was longer than this is not worth keeping room for.
 const USUAL_LINE: usize = 64 << 10;
 
@@ -56,6 +58,8 @@ pub(crate) enum Event<K> {
     ToldUpTo(Version),
     /// Nothing is heard for the moment.
     Failed(Error),
+    /// There is nothing to tell, and whoever follows goes on.
+    GoesOn,
 }
 
 /// What whoever listens wants.
@@ -187,6 +191,11 @@ impl<K> ListWatch<K>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
+    /// For how long it may be that nothing is told, whatever the API server does: every wait ends.
+    pub(crate) fn longest_silence(&self) -> Duration {
+        self.lasts + MARGIN + ANSWER
+    }
+
     /// Tells what happens, for as long as it is listened to.
     pub(crate) async fn follow(self, mut hear: impl FnMut(Event<K>) -> Next + Send) {
         let mut pauses = DefaultBackoff::default();
@@ -201,7 +210,10 @@ where
             };
             loop {
                 let is_deaf = match self.watch(&mut version, &mut hear).await {
-                    Ok(()) => continue,
+                    Ok(()) => {
+                        hear(Event::GoesOn);
+                        continue;
+                    }
                     Err(Ended::Deaf(error)) => {
                         hear(Event::Failed(error));
                         true
@@ -245,7 +257,7 @@ where
     async fn list(&self, hear: &mut (impl FnMut(Event<K>) -> Next + Send)) -> Result<String, Error> {
         let (mut limit, mut next, mut version) = (Limit(PAGE), None, None);
         loop {
-            let Ok(_turn) = self.turns.0.acquire().await else { return Err(Error::Silent) };
+            let _turn = self.turn(hear).await?;
             let (body, content) = self.page(&mut limit, next.as_deref()).await?;
             let page: Page<'_> = serde_json::from_slice(&body).map_err(|_| Error::Garbled)?;
             if version.is_none() {
@@ -263,6 +275,20 @@ where
             if next.is_none() {
                 hear(Event::ListEnds);
                 return version.ok_or(Error::Garbled);
+            }
+        }
+    }
+
+    /// Waits until there is room for another answer.
+    async fn turn(
+        &self,
+        hear: &mut (impl FnMut(Event<K>) -> Next + Send),
+    ) -> Result<SemaphorePermit<'_>, Error> {
+        let mut turn = std::pin::pin!(self.turns.0.acquire());
+        loop {
+            match timeout(SIGN, turn.as_mut()).await {
+                Ok(turn) => return turn.map_err(|_| Error::Silent),
+                Err(_) => drop(hear(Event::GoesOn)),
             }
         }
     }

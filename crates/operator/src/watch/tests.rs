@@ -100,7 +100,9 @@ async fn tell(answers: Vec<Answer>) -> Story {
     };
     let (heard, began) = (Arc::clone(&story), Instant::now());
     let task = tokio::spawn(source.follow(move |event| {
-        heard.lock().unwrap().heard.push(describe(&event));
+        if !matches!(event, Event::GoesOn) {
+            heard.lock().unwrap().heard.push(describe(&event));
+        }
         Next::GoOn
     }));
     finished.notified().await;
@@ -123,6 +125,7 @@ fn describe(event: &Event<KafkaNodePool>) -> String {
         Event::Deleted(read) => of("deleted", read),
         Event::ToldUpTo(version) => format!("told {version}"),
         Event::Failed(error) => format!("failed: {error}"),
+        Event::GoesOn => "goes on".to_owned(),
     }
 }
 
@@ -294,4 +297,53 @@ async fn an_api_server_that_refuses_is_asked_ever_less_often() {
         "{:?}",
         story.took
     );
+}
+
+/// Watches on everything in some namespaces, and how often the parts of the process are asked whether they go on.
+async fn watched_for_an_hour(answer: fn(&Request<Body>) -> Option<Answer>) -> Result<(), String> {
+    let service = service_fn(move |request: Request<Body>| async move {
+        let Some(answer) = answer(&request) else { return std::future::pending().await };
+        let (status, body) = chunks(answer);
+        let mut response = Response::new(StreamBody::new(body));
+        *response.status_mut() = status;
+        Ok::<_, std::io::Error>(response)
+    });
+    let client = Client::new(service, "default");
+    let heartbeats = Arc::new(Heartbeats::default());
+    let (index, queue, synced) = (Arc::default(), Arc::default(), Arc::default());
+    let mut watches = Watches {
+        client: &client,
+        index: &index,
+        queue: &queue,
+        synced: &synced,
+        heartbeats: &heartbeats,
+        turns: Turns::default(),
+        tasks: JoinSet::new(),
+    };
+    for namespace in 0..50 {
+        watches.start::<PodWire>(Some(&format!("ns-{namespace}")), None);
+    }
+    let until = Instant::now() + Duration::from_secs(3600);
+    while Instant::now() < until {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        heartbeats.check().map_err(|still| still.to_string())?;
+    }
+    Ok(())
+}
+
+/// To end would help nobody: the next process would hear as little.
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_says_nothing_is_no_reason_to_end() {
+    watched_for_an_hour(|_| None).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_on_what_never_changes_go_on() {
+    let answer = watched_for_an_hour(|request| {
+        Some(match request.uri().query().unwrap_or_default().contains("timeoutSeconds") {
+            true => Answer::Lines(Vec::new(), Some(LASTS)),
+            false => list(5, &[]),
+        })
+    });
+    answer.await.unwrap();
 }

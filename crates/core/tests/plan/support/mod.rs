@@ -108,6 +108,20 @@ pub(crate) fn quickstart() -> World {
     example(include_str!("../../../../../deploy/examples/quickstart.yaml"))
 }
 
+/// A cluster with as many nodes as there can be, in as few pools as their pod sets allow.
+pub(crate) fn thousand() -> World {
+    let mut world = quickstart();
+    edit_pool(&mut world, "brokers", |pool| pool.spec.replicas = 199);
+    edit_pool(&mut world, "controllers", |pool| pool.spec.replicas = 5);
+    for number in 1..5 {
+        let mut pool = (*world.pools["brokers"]).clone();
+        let name = format!("brokers-{number}");
+        (pool.metadata.name, pool.metadata.uid) = (Some(name.clone()), Some(format!("uid-{name}")));
+        world.pools.insert(name, Arc::new(pool));
+    }
+    world
+}
+
 /// An example on the line of Kafka that the Kafka of these tests is: newer ones are there to be upgraded to.
 pub(crate) fn example(yaml: &str) -> World {
     world(&yaml.replace("version: 4.3.1", "version: 4.1.1"))
