@@ -41,6 +41,8 @@ struct Container {
     checks_disk: bool,
     /// Did it ever find out that a first voter was in this pod before?
     is_named: bool,
+    /// Since when its launcher has heard of a majority of other voters.
+    hears_since: Option<u64>,
     /// Does it die whenever it starts?
     starves: bool,
 }
@@ -105,6 +107,7 @@ impl Kubelet {
                 is_stopped: false,
                 checks_disk: false,
                 is_named: false,
+                hears_since: None,
                 starves: false,
             };
             self.containers.insert(pod.meta.uid.clone(), new);
@@ -130,7 +133,7 @@ impl Kubelet {
         container.has_machine = container.has_machine || has_room && has_claim(api, pod);
         if container.starts.is_some_and(|starts| now >= starts)
             && !container.starves
-            && self.start(pod, node, api, quorum, dice)
+            && self.start(now, pod, node, api, quorum, dice)
         {
             if let Some(container) = self.containers.get_mut(&pod.meta.uid) {
                 container.starts = None;
@@ -162,6 +165,7 @@ impl Kubelet {
     /// Starts what is in the pod, if its claim, its settings and its certificate are there.
     fn start(
         &mut self,
+        now: u64,
         pod: &PodView,
         node: NodeId,
         api: &mut ApiServer,
@@ -229,10 +233,10 @@ impl Kubelet {
     fn hears_of_majority(&mut self, now: u64, pod: &PodView, node: NodeId, quorum: &Quorum) -> bool {
         let Some(container) = self.containers.get_mut(&pod.meta.uid) else { return false };
         if !quorum.can_do_without(node) {
-            container.asks = None;
+            container.hears_since = None;
             return false;
         }
-        now >= *container.asks.get_or_insert(now) + SETTLED
+        now >= *container.hears_since.get_or_insert(now) + SETTLED
     }
 
     /// The launcher of a first voter asks the others whether it was there before. `None` when it asks again later; it is a first
