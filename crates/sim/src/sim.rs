@@ -136,6 +136,7 @@ impl Sim {
         self.tell(|| format!("user      {edit}"));
         if edit.is_fault() {
             self.watch.last_fault = self.now;
+            self.watch.last_surprise = self.now;
         }
         if matches!(edit, Edit::DeleteClaim(_)) {
             self.watch.last_claim_deletion = self.now;
