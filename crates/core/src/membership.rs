@@ -247,6 +247,13 @@ impl Comparison<'_> {
         replica.is_caught_up(self.limit) && !health::is_replaced(self.quorum, replica)
     }
 
+    /// Did the leader hear from it within half of the time limit? A leader sends everybody else a heartbeat, and dies if the answer
+    /// comes when the voter has been removed ("Unexpected acknowledgement from non-voter"). Since Kafka 4.2 only those get heartbeats;
+    /// before, everybody does, and who is late with its fetches is late with its answers too.
+    fn keeps_up(&self, replica: &Replica) -> bool {
+        replica.is_caught_up(self.limit / 2)
+    }
+
     /// Is it up, and does it have what the leader has?
     fn is_healthy(&self, replica: &Replica) -> bool {
         self.is_alive(replica)
@@ -348,6 +355,10 @@ impl Comparison<'_> {
             // It may write its end down, and be gone before anybody has copied that. When it comes back, it takes itself for no voter, and
             // votes for nobody who lacks that record.
             if self.quorum.leader == voter.node && health::is_going(self.world, voter.node) {
+                continue;
+            }
+            // It catches up within moments, or turns out to be dead. Who is dead answers nothing.
+            if (floor > 0 || self.is_alive(voter)) && !self.keeps_up(voter) {
                 continue;
             }
             // Brokers that know nobody else restart first; see the rolling update.

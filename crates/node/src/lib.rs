@@ -11,6 +11,7 @@
 //! What it may not do: talk to Kubernetes, change a configuration that outlives the container, or delete anything on a disk.
 
 mod activity;
+mod checkpoint;
 pub mod classes;
 pub mod config;
 pub mod format;

@@ -5,6 +5,7 @@ use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::checkpoint;
 use crate::config::LogDirs;
 use crate::format::Contents;
 use crate::meta::{self, MetaProperties};
@@ -15,8 +16,8 @@ const LOST_AND_FOUND: &str = "lost+found";
 /// Kafka's directory for the metadata log.
 const METADATA_LOG: &str = "__cluster_metadata-0";
 
-/// The snapshot at offset 0 and epoch 0, which the storage tool writes for the first voters of a quorum only.
-const FIRST_VOTERS: &str = "00000000000000000000-0000000000.checkpoint";
+/// The snapshot at offset 0 and epoch 0, which only the storage tool writes. Of a first voter it says who votes.
+const FIRST_SNAPSHOT: &str = "00000000000000000000-0000000000.checkpoint";
 
 /// The mark of a clean shutdown. Kafka writes it into each directory for itself when all logs in it are closed, and removes it
 /// when it begins to load them.
@@ -123,9 +124,12 @@ fn try_inspect(dir: &Path) -> io::Result<Contents> {
             return Ok(Contents::Unmarked(some_names(&entries)));
         }
     }
-    Ok(Contents::InterruptedFormat {
-        first_voters_written: dir.join(METADATA_LOG).join(FIRST_VOTERS).exists(),
-    })
+    Ok(Contents::InterruptedFormat { first_voters_written: has_first_voters(dir)? })
+}
+
+fn has_first_voters(dir: &Path) -> io::Result<bool> {
+    let snapshot = unless_absent(fs::read(dir.join(METADATA_LOG).join(FIRST_SNAPSHOT)))?;
+    Ok(snapshot.is_some_and(|snapshot| checkpoint::names_voters(&snapshot)))
 }
 
 fn unless_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
@@ -151,11 +155,11 @@ fn is_left_by_the_storage_tool(entry: &DirEntry) -> io::Result<bool> {
     Ok(name == "bootstrap.checkpoint" || name == "bootstrap.checkpoint.tmp" || name == "meta.properties.tmp")
 }
 
-/// The snapshot of the first voters, finished or not.
+/// The first snapshot, finished or not.
 fn is_bootstrap_snapshot(name: &OsStr) -> bool {
     const UNFINISHED: (&str, &str) = ("00000000000000000000-0000000000-", ".checkpoint.part");
     name.to_str().is_some_and(|name| {
-        name == FIRST_VOTERS || (name.starts_with(UNFINISHED.0) && name.ends_with(UNFINISHED.1))
+        name == FIRST_SNAPSHOT || (name.starts_with(UNFINISHED.0) && name.ends_with(UNFINISHED.1))
     })
 }
 
@@ -241,11 +245,23 @@ mod tests {
             ),
             (
                 &["bootstrap.checkpoint", "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"],
-                true,
+                false,
             ),
         ] {
             let remains = Contents::InterruptedFormat { first_voters_written };
             assert_eq!(inspect_files(files), remains, "{files:?}");
+        }
+    }
+
+    /// After Kafka 4.3 every controller has that file. Only of a first voter it proves that no disk was lost.
+    #[test]
+    fn a_first_snapshot_is_proof_by_what_it_says() {
+        use crate::checkpoint::tests::{OF_A_FIRST_VOTER, OF_ANOTHER_NODE};
+        for (snapshot, first_voters_written) in [(OF_A_FIRST_VOTER, true), (OF_ANOTHER_NODE, false)] {
+            let dir = dir_with(&["bootstrap.checkpoint"]);
+            fs::create_dir(dir.path().join(METADATA_LOG)).unwrap();
+            fs::write(dir.path().join(METADATA_LOG).join(FIRST_SNAPSHOT), snapshot).unwrap();
+            assert_eq!(inspect(dir.path()), Contents::InterruptedFormat { first_voters_written });
         }
     }
 

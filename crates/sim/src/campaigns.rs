@@ -230,6 +230,7 @@ fn random_faults(seed: u64) -> Faults {
         disks: some(30),
         deletions: some(60),
         lags: some(60),
+        answers: some(5_000),
         until: 40_000,
         interleaves: true,
         ..Faults::default()
@@ -252,6 +253,7 @@ fn two_operators(seed: u64) -> Faults {
         rival: Some((from, until)),
         stale: Some(Stale { back: some(10_000), hold: some(4_000), together: false }),
         lags: some(40),
+        answers: some(5_000),
         ..Faults::default()
     }
 }

@@ -87,6 +87,8 @@ pub struct Faults {
     pub lags: u64,
     /// In so many moments of ten thousand a watch tells nothing for some seconds.
     pub deafness: u64,
+    /// In so many moments of ten thousand in which a voter that was just removed can answer a heartbeat, it does, and the leader dies.
+    pub answers: u64,
     /// When it all stops, in milliseconds.
     pub until: u64,
     /// Does the world move between any two calls of a pass?
@@ -153,6 +155,11 @@ impl Sim {
             } else {
                 Edit::CutOff(node.0, millis)
             });
+        }
+        if let Some(leader) = self.quorum.awaits_answer_of_removed()
+            && self.happens(self.faults.answers)
+        {
+            self.strike_nodes(Edit::Answer(leader.0));
         }
         if self.happens(self.faults.deafness)
             && let Some(kind) = self.fates.pick(&KINDS).copied()

@@ -33,6 +33,8 @@ pub struct Watch {
     pub broken: Option<String>,
     /// When something went wrong that was not the operator's doing.
     pub last_fault: u64,
+    /// The same without leaders that died because a voter was removed: who removes one has to reckon with that.
+    pub last_surprise: u64,
     /// When somebody last deleted a claim, and not its pod.
     pub last_claim_deletion: u64,
     /// When a user last wished for something.
@@ -82,7 +84,11 @@ impl Sim {
     }
 
     fn is_excused(&self) -> bool {
-        self.watch.last_fault > 0 && self.now < self.watch.last_fault + EXCUSE
+        self.is_recent(self.watch.last_fault)
+    }
+
+    fn is_recent(&self, fault: u64) -> bool {
+        fault > 0 && self.now < fault + EXCUSE
     }
 
     /// What is checked after every moment.
@@ -201,7 +207,8 @@ impl Sim {
             }
             Change::MakeDynamic => {}
         }
-        if self.is_excused() || self.quorum.healthy(&before) < majority(before.len()) {
+        let is_excused = self.is_recent(self.watch.last_surprise);
+        if is_excused || self.quorum.healthy(&before) < majority(before.len()) {
             return;
         }
         let healthy = self.quorum.healthy(&after);

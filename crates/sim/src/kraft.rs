@@ -8,6 +8,7 @@ mod brokers;
 mod disturbed;
 mod election;
 mod fixed;
+mod heartbeat;
 mod memory;
 mod replication;
 mod view;
@@ -23,6 +24,7 @@ use karst_core::membership::Voter;
 use crate::dice::Dice;
 pub use fixed::fixed_voters;
 use fixed::{ANY_DISK, is};
+use heartbeat::Heartbeat;
 pub use memory::Memory;
 
 /// For so long a follower may be silent, in milliseconds.
@@ -262,6 +264,8 @@ pub struct Quorum {
     cut_off: BTreeMap<NodeId, u64>,
     /// Nodes that reach the controllers again, and since when.
     reconnected: BTreeMap<NodeId, u64>,
+    /// The heartbeat that the last voter to be removed may still answer.
+    unanswered: Option<Heartbeat>,
 }
 
 /// The level that the version of all stories is formatted with.
@@ -289,6 +293,7 @@ impl Default for Quorum {
             lost: Vec::new(),
             cut_off: BTreeMap::new(),
             reconnected: BTreeMap::new(),
+            unanswered: None,
         }
     }
 }

@@ -173,6 +173,7 @@ pub fn run(start: &Start, scenario: &Scenario, seed: u64, faults: &Faults, tells
     sim.story = tells.then(Vec::new);
     sim.watch.fewest = scenario.fewest;
     sim.watch.last_fault = 0;
+    sim.watch.last_surprise = 0;
     sim.watch.last_wish = 0;
     sim.watch.last_request = 0;
     sim.watch.last_claim_deletion = 0;

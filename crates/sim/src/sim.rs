@@ -137,6 +137,7 @@ impl Sim {
         self.tell(|| format!("user      {edit}"));
         if edit.is_fault() {
             self.watch.last_fault = self.now;
+            self.watch.last_surprise = self.now;
         } else {
             self.watch.last_request = self.now;
         }

@@ -3,7 +3,9 @@
 
 use karst_sim::campaigns::{Chance, Starts, Tally, crash_every_call, crash_into_the_past, random_many};
 use karst_sim::explore::{explore, plots};
+use karst_sim::faults::Faults;
 use karst_sim::scenarios;
+use karst_sim::shrink::Case;
 
 fn assert_nothing_found(tally: &Tally) {
     if let Some(first) = tally.findings.first() {
@@ -55,6 +57,24 @@ fn two_operators_that_both_believe_to_lead_break_nothing() {
 #[test]
 fn random_faults_break_nothing() {
     random(Chance::Faults, 10);
+}
+
+/// Kafka's own fault: whoever removes a voter may lose the leader in the same moment.
+#[test]
+fn a_leader_that_dies_of_each_removal_breaks_nothing() {
+    let names = ["controllers-3-5-3", "pool-replaced", "combined-to-separate", "controllers-emptied"];
+    let mut starts = Starts::default();
+    let faults = Faults { answers: 5_000, until: 120_000, interleaves: true, ..Faults::default() };
+    for scenario in scenarios::all().into_iter().filter(|one| names.contains(&one.name)) {
+        let mut deaths = 0;
+        for seed in 0..6 {
+            let case = Case { scenario: scenario.clone(), seed, faults: faults.clone() };
+            let report = case.run(starts.of(scenario.base), false);
+            assert_eq!(report.broken, None, "{} seed {seed}", scenario.name);
+            deaths += report.struck.len();
+        }
+        assert!(deaths > 0, "{}: no leader died", scenario.name);
+    }
 }
 
 /// A disk is lost, and the operator dies, in the moment after the quorum was formed.

@@ -328,6 +328,27 @@ fn a_dead_voter_that_is_not_wanted_leaves_before_anybody_joins() {
     );
 }
 
+/// The leader would send it a heartbeat, and die of an answer that comes when it is no voter any more.
+#[test]
+fn a_living_voter_leaves_only_while_it_keeps_up_with_the_leader() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    scale(&mut world, "controllers", 5);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    scale(&mut world, "controllers", 3);
+    for (behind, leaves) in [(0, true), (900, true), (1_100, false), (1_900, false)] {
+        let mut answer = kafka.quorum(&world);
+        let Answer::Known(quorum) = &mut answer else { panic!("nobody leads") };
+        for voter in quorum.voters.iter_mut().filter(|voter| [NodeId(6), NodeId(7)].contains(&voter.node)) {
+            voter.behind = Some(Duration::from_millis(behind));
+        }
+        world.answers.quorum = answer;
+        let plan = decide(&world);
+        assert_eq!(plan.change().is_some(), leaves, "{behind} ms behind");
+        assert!(plan.look_again.is_some_and(|soon| soon < Duration::from_secs(1)), "{behind} ms behind");
+    }
+}
+
 /// It would write that down and be gone before anybody has copied it; then it stands no more, and refuses its vote to all others.
 #[test]
 fn a_leader_on_its_way_out_is_not_told_to_leave() {

@@ -17,9 +17,8 @@ use karst_sim::conformance::{
 };
 use tokio::time::sleep;
 
-use self::machine::{Machine, SETTLES, on_a_machine};
+use crate::machine::{Machine, SETTLES, on_a_machine};
 
-mod machine;
 mod replicas;
 
 #[tokio::test]

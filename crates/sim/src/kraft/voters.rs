@@ -52,6 +52,7 @@ impl Quorum {
         }
         let mut new = (*voters).clone();
         new.remove(&voter);
+        self.note_removal(voter);
         Ok(self.write_voters(&disk, epoch, new))
     }
 

@@ -49,6 +49,8 @@ pub enum Edit {
     Roll(&'static str),
     /// A process dies and starts again.
     Crash(i32),
+    /// A voter that was just removed answers a heartbeat of this leader, which dies of that and starts again.
+    Answer(i32),
     /// All processes die and start again.
     PowerCut,
     /// A process dies, and stays away for so many milliseconds.
@@ -155,6 +157,7 @@ impl Edit {
         matches!(
             self,
             Self::Crash(_)
+                | Self::Answer(_)
                 | Self::Down(..)
                 | Self::PowerCut
                 | Self::LoseDisk(_)
@@ -173,6 +176,7 @@ impl Edit {
         matches!(
             self,
             Self::Revert
+                | Self::Answer(_)
                 | Self::Down(..)
                 | Self::Full(_)
                 | Self::Apply(_)
@@ -201,6 +205,9 @@ impl Edit {
     pub(crate) fn befall(&self, sim: &mut Sim) {
         sim.tell(|| format!("fate      {self}"));
         sim.watch.last_fault = sim.now;
+        if !matches!(self, Self::Answer(_)) {
+            sim.watch.last_surprise = sim.now;
+        }
         if let Self::LoseDisk(node) = self {
             sim.watch.lost_disk = Some((sim.now, NodeId(*node)));
         }
@@ -328,7 +335,7 @@ impl Edit {
                     sim.kubelet.starve(&pod, sim.now, &mut sim.api, &mut sim.quorum);
                 }
             }
-            Self::Crash(node) => crash(sim, *node, None),
+            Self::Crash(node) | Self::Answer(node) => crash(sim, *node, None),
             Self::Down(node, millis) => crash(sim, *node, Some(*millis)),
             Self::Full(millis) => sim.kubelet.full_until = sim.now + millis,
             Self::LoseDisk(node) => lose_disk(sim, *node),

@@ -9,7 +9,7 @@ use karst_kafka::{Admin, Bootstrap, ClientConfig};
 use karst_sim::conformance::replicas::{CONTROLLER, Operation, Said, Sequence, sequences, simulated};
 use tokio::time::sleep;
 
-use super::machine::{Machine, SETTLES, on_a_machine};
+use crate::machine::{Machine, SETTLES, on_a_machine};
 
 const BROKERS: [i32; 3] = [0, 1, 2];
 const TOPIC: &str = "replicated";

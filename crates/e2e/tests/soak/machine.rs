@@ -1,4 +1,4 @@
-//! Where the nodes of a comparison run: in one pod, without Karst, or here.
+//! Where real nodes run without Karst: in one pod, or here.
 
 use std::time::Duration;
 
@@ -12,33 +12,34 @@ use karst_kafka::Endpoint;
 use tokio::process::Command;
 
 /// Within this time Kafka settles, on a machine that has other things to do.
-pub(super) const SETTLES: Duration = Duration::from_secs(90);
+pub(crate) const SETTLES: Duration = Duration::from_secs(90);
 const CLUSTER_ID: &str = "Y29uZm9ybWFuY2UgIQ";
 
-/// Compares on a machine: here, if `KARST_KAFKA_HOME` names a directory with Kafka's `libs`, or else in a pod.
-pub(super) async fn on_a_machine(
+/// Does something on a machine: here, if `KARST_KAFKA_HOME` names a directory with Kafka's `libs`, or else in a pod.
+#[allow(clippy::print_stderr, reason = "a test tells whoever runs it how far it is")]
+pub(crate) async fn on_a_machine(
     name: &str,
-    compare: impl AsyncFn(&Machine, &dyn Fn(String)) -> Result<()>,
+    act: impl AsyncFn(&Machine, &dyn Fn(String)) -> Result<()>,
 ) -> Result<()> {
     if let Ok(home) = std::env::var("KARST_KAFKA_HOME") {
         let scratch = tempfile::tempdir()?;
         let scratch = scratch.path().to_string_lossy().into_owned();
         let machine = Machine { place: Place::Here, host: "127.0.0.1".to_owned(), home, scratch };
-        return compare(&machine, &|_| ()).await;
+        return act(&machine, &|step| eprintln!("{name}: {step}")).await;
     }
-    story(name, Duration::from_secs(1200), async |scene| {
+    story(name, Duration::from_secs(1800), async |scene| {
         let machine = Machine::in_a_pod(scene).await?;
-        compare(&machine, &|step| scene.step(step)).await
+        act(&machine, &|step| scene.step(step)).await
     })
     .await
 }
 
 /// Where the nodes run.
-pub(super) struct Machine {
+pub(crate) struct Machine {
     place: Place,
     host: String,
     home: String,
-    pub(super) scratch: String,
+    pub(crate) scratch: String,
 }
 
 enum Place {
@@ -59,7 +60,7 @@ impl Machine {
         Ok(Self { place, host, home: "/opt/kafka".to_owned(), scratch: "/tmp/conformance".to_owned() })
     }
 
-    pub(super) async fn run(&self, script: &str) -> Result<String> {
+    pub(crate) async fn run(&self, script: &str) -> Result<String> {
         match &self.place {
             Place::Pod { namespace, name } => {
                 kubectl::run(&["exec", "--namespace", namespace, name, "--", "sh", "-ec", script]).await
@@ -74,16 +75,16 @@ impl Machine {
     }
 
     /// The class path of Kafka's own tools.
-    pub(super) fn libs(&self) -> String {
+    pub(crate) fn libs(&self) -> String {
         format!("{}/libs/*", self.home)
     }
 
-    pub(super) fn endpoint(&self, node: i32) -> Endpoint {
+    pub(crate) fn endpoint(&self, node: i32) -> Endpoint {
         Endpoint::new(self.host.clone(), 19390 + u16::try_from(node).unwrap_or_default())
     }
 
     /// Formats an empty disk for a node with these settings, and tells the id of its directory.
-    pub(super) async fn format(&self, node: i32, settings: &str, option: &str) -> Result<String> {
+    pub(crate) async fn format(&self, node: i32, settings: &str, option: &str) -> Result<String> {
         let Self { scratch, home, .. } = self;
         let script = format!(
             "mkdir -p {scratch}; rm -rf {scratch}/{node}\ncat > {scratch}/{node}.properties <<'END'\n{settings}END\n\
@@ -94,7 +95,7 @@ impl Machine {
         Ok(self.run(&script).await?.trim().to_owned())
     }
 
-    pub(super) async fn start(&self, node: i32) -> Result<()> {
+    pub(crate) async fn start(&self, node: i32) -> Result<()> {
         let Self { scratch, home, .. } = self;
         let script = format!(
             "setsid java -Xmx160m -XX:+UseSerialGC -cp '{home}/libs/*' kafka.Kafka {scratch}/{node}.properties \
@@ -103,8 +104,29 @@ impl Machine {
         self.run(&script).await.map(drop)
     }
 
+    pub(crate) async fn signal(&self, node: i32, signal: &str) -> Result<()> {
+        self.run(&format!("kill -{signal} $(cat {}/{node}.pid)", self.scratch)).await.map(drop)
+    }
+
+    pub(crate) async fn is_running(&self, node: i32) -> Result<bool> {
+        let script = format!(
+            "p=$(cat {}/{node}.pid); if [ -e /proc/$p ] && ! grep -q ') Z' /proc/$p/stat; then echo yes; fi",
+            self.scratch
+        );
+        Ok(!self.run(&script).await?.is_empty())
+    }
+
+    /// What a node that died said about it.
+    pub(crate) async fn last_words(&self, node: i32) -> Result<String> {
+        self.run(&format!(
+            "grep -A 3 -e ERROR -e FATAL {}/{node}.log || tail -n 20 {0}/{node}.log",
+            self.scratch
+        ))
+        .await
+    }
+
     /// Nobody may be there to take note of its death, so it is dead when it does nothing any more. It may be so already.
-    pub(super) async fn end(&self, node: i32, signal: &str) -> Result<()> {
+    pub(crate) async fn end(&self, node: i32, signal: &str) -> Result<()> {
         let script = format!(
             "p=$(cat {}/{node}.pid); kill -{signal} $p || tail -n 5 {0}/{node}.log\n\
              while [ -e /proc/$p ] && ! grep -q ') Z' /proc/$p/stat; do sleep 0.1; done",
