@@ -358,7 +358,7 @@ impl Comparison<'_> {
                 continue;
             }
             // It catches up within moments, or turns out to be dead. Who is dead answers nothing.
-            if (floor > 0 || self.is_alive(voter)) && !self.keeps_up(voter) {
+            if !self.is_dead(voter) && !self.has_new_disk(voter) && !self.keeps_up(voter) {
                 continue;
             }
             // Brokers that know nobody else restart first; see the rolling update.

@@ -32,7 +32,9 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
 use crate::world::{Answer, Answers, PodSetView, PodView, QuorumView, Trouble, World};
 use crate::{
-    anew, claims, completion, config, empty_disk, ending, ignored, limits, membership, migration, own_certificates, pods, podset, rack, registration, removals, resolve, restoration, rewrites, rolling, settings, strangers, upgrade, terminating,
+    anew, claims, completion, config, empty_disk, ending, ignored, limits, membership, migration,
+    own_certificates, pods, podset, rack, registration, removals, resolve, restoration, rewrites, rolling,
+    settings, strangers, terminating, upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -63,14 +65,14 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         return finish(plan, world, None, Progress::Paused);
     }
     // From here on, only what is the cluster's own counts.
-    let (world, strangers) = match origin::judge(world) {
+    let (alone, strangers) = match origin::judge(world) {
         Runs::Another(problem) => {
             plan.problems.push(problem.clone());
             return finish(plan, world, None, Progress::Refused(vec![problem]));
         }
-        Runs::Karst { world, strangers } => (world, strangers),
+        Runs::Karst { alone, strangers } => (alone, strangers),
     };
-    let world = &*world;
+    let world = alone.as_deref().unwrap_or(world);
 
     // Kafka's own word comes before everything: hardly anything can be decided without it.
     plan.questions = first_questions(world);

@@ -68,7 +68,7 @@ fn find_metadata(log: &Path) -> io::Result<bool> {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let is_snapshot = name.ends_with(".checkpoint") && name != FIRST_VOTERS;
+        let is_snapshot = name.ends_with(".checkpoint") && name != FIRST_SNAPSHOT;
         if is_snapshot || (name.ends_with(".log") && entry.metadata()?.len() > 0) {
             return Ok(true);
         }

@@ -41,7 +41,7 @@ async fn settings_change_without_a_restart_where_kafka_can_and_with_one_where_it
             .await?;
         let both = json!({ "queued.max.requests": 300, "log.retention.ms": 700_000 });
         restart_once(&cluster, "one of each kind", &both).await?;
-        meddler.is_named(&cluster).await?;
+        meddler.until_named(&cluster).await?;
         expect(&tools, "log.retention.ms", "700000").await?;
         expect(&tools, "queued.max.requests", "300").await?;
         let gone = json!({ "log.retention.ms": null, "message.max.bytes": null });
@@ -195,7 +195,7 @@ impl Meddler {
     }
 
     /// By now it has gone on for a minute, and all the rest was done meanwhile.
-    async fn is_named(self, cluster: &Cluster<'_>) -> Result<()> {
+    async fn until_named(self, cluster: &Cluster<'_>) -> Result<()> {
         let words = ["PodDisruptionBudget set-kafka", "spec.minAvailable", "\"meddler\""];
         let named = cluster.until_warned("ObjectKeepsChanging", &words, STARTING).await;
         let has_ended = self.0.is_finished();

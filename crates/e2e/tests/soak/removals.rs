@@ -223,7 +223,7 @@ impl Real<'_> {
                 let endpoint = self.machine.endpoint(node);
                 let listener = Listener { name: "CONTROLLER".to_owned(), endpoint };
                 // What became of it is seen next.
-                drop(admin.add_voter(NodeId(node), directory, &[listener]).await);
+                drop(admin.add_voter(None, NodeId(node), directory, &[listener]).await);
             }
             sleep(Duration::from_millis(20)).await;
         }
@@ -247,7 +247,7 @@ impl Real<'_> {
         let directory: DirectoryId = voter.directory.context("a dynamic quorum knows directories")?;
         let (admin, until) = (self.admin(), Instant::now() + SETTLES);
         loop {
-            match admin.remove_voter(voter.id, directory).await {
+            match admin.remove_voter(None, voter.id, directory).await {
                 Ok(()) | Err(Error::Kafka { code: ErrorCode::VoterNotFound, .. }) => return Ok(()),
                 Err(error) if Instant::now() > until => bail!("node {} stays: {error}", voter.id.0),
                 Err(_) => sleep(Duration::from_millis(20)).await,

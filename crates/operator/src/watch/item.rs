@@ -205,7 +205,8 @@ mod tests {
 
     #[test]
     fn a_path_without_an_end_begins_where_its_user_wrote_it() {
-        let managed = "metadata.managedFields[0].fieldsV1.f:spec.f:kafka.f:config.f:x.f:a.f:a.f:a.f:a.f:a.f:a";
+        let managed =
+            "metadata.managedFields[0].fieldsV1.f:spec.f:kafka.f:config.f:x.f:a.f:a.f:a.f:a.f:a.f:a";
         assert_eq!(field(managed), "spec.kafka.config.x.a.a.a.a…");
         assert_eq!(field("spec.kafka.config.x.a.a.a.a.a"), "spec.kafka.config.x.a.a.a.a…");
         assert_eq!(field("spec.kafka.listeners[0].port"), "spec.kafka.listeners[0].port");

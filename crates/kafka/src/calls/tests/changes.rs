@@ -12,11 +12,11 @@ const ANY_DIRECTORY: [u8; 16] = [1; 16];
 
 pub(super) fn voter_3() -> AddVoter {
     let directory = DirectoryId::from_bytes(ANY_DIRECTORY).unwrap();
-    AddVoter { node: NodeId(3), directory, listeners: Vec::new() }
+    AddVoter { cluster: None, node: NodeId(3), directory, listeners: Vec::new() }
 }
 
 pub(super) fn no_voter_3() -> RemoveVoter {
-    RemoveVoter { node: NodeId(3), directory: DirectoryId::from_bytes(ANY_DIRECTORY).unwrap() }
+    RemoveVoter { cluster: None, node: NodeId(3), directory: DirectoryId::from_bytes(ANY_DIRECTORY).unwrap() }
 }
 
 pub(super) fn metadata_version() -> UpdateFeatures {
