@@ -424,6 +424,7 @@ mod tests {
             is_stopped: false,
             checks_disk: false,
             is_named: false,
+            hears_since: None,
             starves: false,
         };
         kubelet.containers.insert(UID.to_owned(), container);
