@@ -3,7 +3,6 @@
 //! Labels can be written by whoever may create a pod or a pod set. So they neither make another operator's cluster ours, nor do they
 //! take one away from Karst that it runs. What counts is what only an operator writes: the statuses.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -15,11 +14,11 @@ use crate::problem::Problem;
 use crate::world::{Meta, PodSetView, PodView, World};
 
 /// Who runs a cluster.
-pub(crate) enum Runs<'a> {
+pub(crate) enum Runs {
     /// Karst does, or nobody yet.
     Karst {
-        /// What is true of it, without what others labelled as its own.
-        world: Cow<'a, World>,
+        /// What is true of it without what others labelled as its own, if they did.
+        without_others: Option<Box<World>>,
         /// What that is.
         strangers: Vec<Notice>,
     },
@@ -28,13 +27,13 @@ pub(crate) enum Runs<'a> {
 }
 
 /// Finds out.
-pub(crate) fn judge(world: &World) -> Runs<'_> {
+pub(crate) fn judge(world: &World) -> Runs {
     let sets = world.pod_sets.values().filter(|set| set.meta.other_manager().is_some());
     let pods = world.pods.values().filter(|pod| pod.meta.other_manager().is_some());
     let found: Vec<(&str, &Meta)> =
         sets.map(|set| ("StrimziPodSet", &set.meta)).chain(pods.map(|pod| ("Pod", &pod.meta))).collect();
     let Some((kind, first)) = found.first() else {
-        return Runs::Karst { world: Cow::Borrowed(world), strangers: Vec::new() };
+        return Runs::Karst { without_others: None, strangers: Vec::new() };
     };
     let places = places(world);
     if !is_run_by_karst(world, &places) {
@@ -69,7 +68,7 @@ fn is_run_by_karst(world: &World, places: &BTreeSet<String>) -> bool {
 
 /// The world without pod sets that have no place in the cluster, and without pods that none of its pod sets owns, where others made
 /// them. A pod set of the cluster's own that lost its label is written anew, as after any other change of it.
-fn without_strangers<'a>(world: &'a World, places: &BTreeSet<String>) -> Runs<'a> {
+fn without_strangers(world: &World, places: &BTreeSet<String>) -> Runs {
     let is_set_ours =
         |name: &String, set: &PodSetView| set.meta.other_manager().is_none() || places.contains(name);
     let mut ours = world.clone();
@@ -85,7 +84,7 @@ fn without_strangers<'a>(world: &'a World, places: &BTreeSet<String>) -> Runs<'a
         .map(|(_, set)| notice("StrimziPodSet", &set.meta))
         .chain(other_pods.map(|(_, pod)| notice("Pod", &pod.meta)))
         .collect();
-    Runs::Karst { world: Cow::Owned(ours), strangers }
+    Runs::Karst { without_others: Some(Box::new(ours)), strangers }
 }
 
 fn notice(kind: &str, meta: &Meta) -> Notice {
