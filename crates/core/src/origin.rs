@@ -17,8 +17,8 @@ use crate::world::{Meta, PodSetView, PodView, World};
 pub(crate) enum Runs {
     /// Karst does, or nobody yet.
     Karst {
-        /// What is true of it without what others labelled as its own, where there is such a thing.
-        alone: Option<Box<World>>,
+        /// What is true of it without what others labelled as its own, if they did.
+        without_others: Option<Box<World>>,
         /// What that is.
         strangers: Vec<Notice>,
     },
@@ -33,7 +33,7 @@ pub(crate) fn judge(world: &World) -> Runs {
     let found: Vec<(&str, &Meta)> =
         sets.map(|set| ("StrimziPodSet", &set.meta)).chain(pods.map(|pod| ("Pod", &pod.meta))).collect();
     let Some((kind, first)) = found.first() else {
-        return Runs::Karst { alone: None, strangers: Vec::new() };
+        return Runs::Karst { without_others: None, strangers: Vec::new() };
     };
     let places = places(world);
     if !is_run_by_karst(world, &places) {
@@ -84,7 +84,7 @@ fn without_strangers(world: &World, places: &BTreeSet<String>) -> Runs {
         .map(|(_, set)| notice("StrimziPodSet", &set.meta))
         .chain(other_pods.map(|(_, pod)| notice("Pod", &pod.meta)))
         .collect();
-    Runs::Karst { alone: Some(Box::new(ours)), strangers }
+    Runs::Karst { without_others: Some(Box::new(ours)), strangers }
 }
 
 fn notice(kind: &str, meta: &Meta) -> Notice {

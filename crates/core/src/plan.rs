@@ -65,14 +65,14 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         return finish(plan, world, None, Progress::Paused);
     }
     // From here on, only what is the cluster's own counts.
-    let (alone, strangers) = match origin::judge(world) {
+    let (without_others, strangers) = match origin::judge(world) {
         Runs::Another(problem) => {
             plan.problems.push(problem.clone());
             return finish(plan, world, None, Progress::Refused(vec![problem]));
         }
-        Runs::Karst { alone, strangers } => (alone, strangers),
+        Runs::Karst { without_others, strangers } => (without_others, strangers),
     };
-    let world = alone.as_deref().unwrap_or(world);
+    let world = without_others.as_deref().unwrap_or(world);
 
     // Kafka's own word comes before everything: hardly anything can be decided without it.
     plan.questions = first_questions(world);
