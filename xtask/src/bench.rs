@@ -14,6 +14,9 @@ use crate::{command, paths};
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
+    /// Measure only what deciding costs; no Kubernetes is needed, and none is built
+    #[arg(long, conflicts_with_all = ["large", "week"])]
+    passes: bool,
     /// Also measure with 1,000 clusters (takes several minutes and some gigabytes)
     #[arg(long)]
     large: bool,
@@ -26,12 +29,13 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn bench(options: &Options) -> Result<()> {
+    if options.passes {
+        return command::run_visibly(karst_bench().arg("--passes"));
+    }
     let binaries = Binaries::build(&Cache::open()?)?;
     let programs = step("Compiling the operator as it is shipped", operator::compile)?;
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(paths::checkout());
-    cargo.args(["run", "--quiet", "--release", "--package", "karst-bench", "--", "--kubernetes"]);
-    cargo.arg(binaries.program("kubernetes"));
+    let mut cargo = karst_bench();
+    cargo.arg("--kubernetes").arg(binaries.program("kubernetes"));
     cargo.arg("--operator").arg(programs.join("karst-operator")).arg("--json").arg(&options.json);
     if options.large {
         cargo.arg("--large");
@@ -40,4 +44,11 @@ pub(crate) fn bench(options: &Options) -> Result<()> {
         cargo.arg(format!("--week={minutes}"));
     }
     command::run_visibly(&mut cargo)
+}
+
+fn karst_bench() -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(paths::checkout());
+    cargo.args(["run", "--quiet", "--release", "--package", "karst-bench", "--"]);
+    cargo
 }

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 pub(crate) const TEN_THOUSAND_IDS: Duration = Duration::from_millis(10);
+/// A pass, whatever a resource contains.
+pub(crate) const PASS: Duration = Duration::from_millis(100);
 pub(crate) const START: Duration = Duration::from_millis(300);
 pub(crate) const ONE_CLUSTER: Duration = Duration::from_millis(300);
 pub(crate) const TWENTY_CLUSTERS: Duration = Duration::from_secs(3);

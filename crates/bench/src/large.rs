@@ -1,8 +1,12 @@
 //! What only many clusters show: all changed at once, all of them alive, and some of them hung.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -35,17 +39,26 @@ pub(crate) async fn change_all(
     clusters: usize,
 ) -> Result<()> {
     say(&format!("Changing a setting of {clusters} clusters at once"));
-    let cpu = running.cpu()?;
+    let (cpu, before) = (running.cpu()?, pods(running).await?);
     let setting = json!({ "spec": { "kafka": { "config": { "queued.max.requests": 400 } } } });
     running.change_in(NAMESPACE, 1..=clusters, &setting).await?;
     running.settle_within(CHANGED).await?;
+    let anew = pods(running).await?.difference(&before).count();
     let used = Figure::new(
         format!("{clusters} clusters changed at once: CPU of the operator"),
         Value::Time(running.cpu()? - cpu),
     );
-    figures.push(used.below(Value::Time(budgets::ALL_CHANGED)));
+    let used = used.below(Value::Time(budgets::ALL_CHANGED));
+    figures.push(used.noting([format!("{anew} of {} pods were made anew", before.len())]));
     figures.push(resident(format!("resident memory, {clusters} changed clusters"), running.memory()?));
     Ok(())
+}
+
+/// The pods that there are, by their UIDs.
+async fn pods(running: &Running) -> Result<HashSet<String>> {
+    let api: Api<Pod> = Api::namespaced(running.client().clone(), NAMESPACE);
+    let pods = api.list_metadata(&ListParams::default()).await?;
+    Ok(pods.into_iter().filter_map(|pod| pod.uid()).collect())
 }
 
 /// Lets all clusters live, then some of them hang, and sees how soon a new cluster gets its pods beside them.

@@ -22,6 +22,7 @@ mod live;
 mod machine;
 mod network;
 mod operator;
+mod passes;
 mod places;
 mod pods;
 mod process;
@@ -59,6 +60,10 @@ struct Options {
     #[arg(long, value_name = "PATH")]
     json: Option<PathBuf>,
 
+    /// Measure only what deciding costs, which needs no Kubernetes
+    #[arg(long, conflicts_with_all = ["large", "week"])]
+    passes: bool,
+
     /// Go on to 1,000 clusters, which takes some minutes more
     #[arg(long)]
     large: bool,
@@ -79,6 +84,10 @@ fn main() -> ExitCode {
 }
 
 fn run(options: Options) -> Result<()> {
+    if options.passes {
+        println!("{}", Scenario::measure_passes()?);
+        return Ok(());
+    }
     if options.large || options.week.is_some() {
         network::enter()?;
     }

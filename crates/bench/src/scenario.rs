@@ -9,6 +9,7 @@ use crate::budgets;
 use crate::decisions;
 use crate::large;
 use crate::machine::Machine;
+use crate::passes;
 use crate::report::{Figure, Limit, Report, RequestTable, Value};
 use crate::requests::Requests;
 use crate::stage::{Applied, Programs, Running, Stage};
@@ -41,6 +42,8 @@ impl Scenario {
         let mut figures = Vec::new();
         let ids = Figure::median("ids for 10,000 new nodes", &decisions::ids_for(10_000, REPEATS));
         figures.push(ids.below(Value::Time(budgets::TEN_THOUSAND_IDS)));
+        say("Deciding about 1,000 nodes, and about what is odd");
+        figures.extend(passes::measure()?);
         let alone = self.measure_one_by_one(&mut figures).await?;
         let together = self.measure_many(&mut figures).await?;
         let requests = vec![
@@ -48,6 +51,13 @@ impl Scenario {
             RequestTable { what: "20 at once", clusters: MANY, requests: together },
         ];
         Ok(Report { machine: machine.after(), figures, requests })
+    }
+
+    /// What deciding costs.
+    pub(crate) fn measure_passes() -> Result<Report> {
+        let machine = Machine::before();
+        let figures = passes::measure()?;
+        Ok(Report { machine: machine.after(), figures, requests: Vec::new() })
     }
 
     /// Starts, and clusters that come alone.
