@@ -224,13 +224,20 @@ pub(crate) struct Judge<'a> {
     /// The brokers that serve, are to stay, and keep up with the controllers. One that is cut off from them is about to be fenced, and
     /// then it leads nothing.
     counted_on: BTreeSet<NodeId>,
+    /// They cannot come back before what is asked about is done: it takes nothing away that they could give.
+    waiting_for_it: BTreeSet<NodeId>,
 }
 
 impl<'a> Judge<'a> {
     /// By what is known of the world, and of the partitions on these brokers.
     pub(crate) fn new(world: &'a World, partitions: &'a Answer<&'a Partitions>) -> Self {
         let counted_on = brokers_up(world).intersection(&world.current_nodes()).copied().collect();
-        Self { world, partitions, counted_on }
+        Self { world, partitions, counted_on, waiting_for_it: BTreeSet::new() }
+    }
+
+    /// The same, about a stop that these nodes wait for: what they lack is no reason against what brings them back.
+    pub(crate) fn of_cure_for(self, waiting_for_it: BTreeSet<NodeId>) -> Self {
+        Self { waiting_for_it, ..self }
     }
 
     /// What keeps a broker from stopping beside those that stop already.
@@ -293,12 +300,15 @@ impl<'a> Judge<'a> {
         let can_catch_up = !is_in_sync && !partition.offline.contains(&node);
         if partition.leader.is_none() {
             // Nobody else could lead: a restart may even help.
-            let is_theirs = partition.holders().all(|holder| stop.contains_key(&holder));
+            let is_free =
+                |holder: NodeId| stop.contains_key(&holder) || self.waiting_for_it.contains(&holder);
+            let is_theirs = partition.holders().all(is_free);
             return (!is_theirs || partition.holders().next().is_none()).then_some(Concern::NoLeader);
         }
         let Some(least) = partition.min_in_sync else { return Some(Concern::NoMinimum) };
         let left = self.up_in_sync(partition, stop).count();
-        if partition.replicas.len() > least {
+        let replicas = || partition.replicas.difference(&self.waiting_for_it);
+        if replicas().count() > least {
             return match (is_in_sync, can_catch_up) {
                 (true, _) if left < least => Some(Concern::BelowMinimum),
                 (_, true) if partition.in_sync.len() < least => Some(Concern::CatchesUp),
@@ -306,7 +316,7 @@ impl<'a> Judge<'a> {
             };
         }
         // It takes no writes without one of its replicas, whatever anybody does. One after the other, then.
-        let others = partition.replicas.iter().filter(|other| !stop.contains_key(other)).count();
+        let others = replicas().filter(|other| !stop.contains_key(other)).count();
         (left < others).then_some(Concern::OthersBehind)
     }
 

@@ -12,7 +12,6 @@ use karst_core::claims::Growth;
 use karst_core::ids::Entropy;
 use karst_core::internal_error;
 use karst_core::listeners;
-use karst_core::membership::Change;
 use karst_core::names::ClusterKey;
 use karst_core::notice::IDS_IGNORED;
 use karst_core::objects::Object;
@@ -478,8 +477,10 @@ impl Passes {
     async fn ask_kafka_to(&self, world: &World, deed: &Deed) -> Result<(), Failure> {
         let key = &world.key;
         self.hands.wishes_are_as_seen(world).await?;
-        if let Deed::Change(Change::Join { voter, .. }) = deed {
-            self.hands.still_has_pod_of(world, voter.node).await?;
+        if let Deed::Change(change) = deed
+            && let Some(node) = change.relies_on_pod_of()
+        {
+            self.hands.still_has_pod_of(world, node).await?;
         }
         let Some(time) = self.hands.leadership.time_for(DEADLINE) else { return Err(Failure::NotLeader) };
         if matches!(deed, Deed::Configure(_)) {
