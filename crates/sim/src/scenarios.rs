@@ -5,6 +5,7 @@ mod brokers;
 mod disks;
 mod edit;
 mod fixed;
+mod others;
 
 use std::collections::BTreeSet;
 
@@ -556,5 +557,6 @@ pub fn all() -> Vec<Scenario> {
     all.extend(disks::stories());
     all.extend(authorities::stories());
     all.extend(brokers::stories());
+    all.extend(others::stories());
     all
 }
