@@ -27,7 +27,9 @@ pub(crate) use self::inside::Inside;
 use self::issue::Layout;
 pub use self::issue::{Issue, Ownership, secret_object};
 pub use self::pods::Stale;
-pub(crate) use self::pods::{annotations, ends_soon, is_of_no_use, lacks_certificate, stale};
+pub(crate) use self::pods::{
+    annotations, ends_soon, is_of_no_use, lacks_certificate, stale, waits_for_others,
+};
 use crate::cluster::{Cluster, Node};
 use crate::limits;
 use crate::listeners::address;

@@ -90,6 +90,15 @@ impl Change {
             Self::MakeDynamic => "QuorumMigrated",
         }
     }
+
+    /// The node whose pod must still be the one that was seen: who joins does so with the disk of that pod, and who leaves because its
+    /// disk goes with its pod does so in vain when that is another pod by now.
+    pub fn relies_on_pod_of(&self) -> Option<NodeId> {
+        match self {
+            Self::Join { voter, .. } | Self::Leave { voter, why: Leaving::DiskGoes } => Some(voter.node),
+            Self::Leave { .. } | Self::MakeDynamic => None,
+        }
+    }
 }
 
 impl fmt::Display for Change {

@@ -552,6 +552,16 @@ impl Choice<'_> {
         since.is_some_and(|since| self.world.time_since(since) < CALM)
     }
 
+    /// Nodes that cannot start before this restart. They have no certificate, and get one only when all others trust who signs it.
+    /// Were it held for what they have, it would be held for ever.
+    fn waiting_for(&self, due: &Due<'_>) -> BTreeSet<NodeId> {
+        let is_cure = due.disks == Disks::Stay && due.causes.contains(&Cause::Certificates(Stale::Trust));
+        let waits = |node: &Node<'_>| {
+            is_cure && certificates::waits_for_others(self.world, &self.cluster.pod_name(*node))
+        };
+        self.cluster.nodes().filter(waits).map(|node| node.id).collect()
+    }
+
     /// What of the node's work is missed is asked before what becomes of its vote: none is given up in vain.
     fn held(
         &self,
@@ -584,7 +594,7 @@ impl Choice<'_> {
             return (!here.is_empty()).then(|| Held::Until(stays()));
         }
         let service = safety::service(self.world, node, due.pod);
-        let obstacle = judge.obstacle(node, &service, stop)?;
+        let obstacle = judge.obstacle_to_cure(node, &service, stop, &self.waiting_for(due))?;
         let is_given_up = safety::is_given_up(self.world, due.pod);
         let waits_for_a_person =
             obstacle.needs_a_person() || (is_given_up && obstacle.needs_a_person_in_the_end());
@@ -657,7 +667,9 @@ impl Choice<'_> {
             let missing = health::list(&missing);
             return Some(Held::Until(format!("these controllers have not joined the quorum yet: {missing}")));
         }
-        let vote: BTreeSet<NodeId> = quorum.voters.iter().map(|voter| voter.node).collect();
+        let waiting = self.waiting_for(due);
+        let vote = quorum.voters.iter().map(|voter| voter.node);
+        let vote: BTreeSet<NodeId> = vote.filter(|node| !waiting.contains(node)).collect();
         let mut others = health::caught_up_without(self.world, quorum, due.node.id);
         if loses {
             let losing = health::losing_disks(self.world);

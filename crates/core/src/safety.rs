@@ -258,6 +258,17 @@ impl<'a> Judge<'a> {
 
     /// What keeps a broker from stopping beside those that stop already.
     pub(crate) fn obstacle(&self, node: NodeId, service: &Service, stop: &Stop) -> Option<Obstacle> {
+        self.obstacle_to_cure(node, service, stop, &BTreeSet::new())
+    }
+
+    /// The same, for a stop that these nodes wait for. They cannot come back before: what they lack is no reason against it.
+    pub(crate) fn obstacle_to_cure(
+        &self,
+        node: NodeId,
+        service: &Service,
+        stop: &Stop,
+        waiting: &BTreeSet<NodeId>,
+    ) -> Option<Obstacle> {
         let loses = stop.get(&node) == Some(&Disks::Go);
         match service {
             Service::Recovers(progress) => return Some(Obstacle::Recovers { node, progress: *progress }),
@@ -281,8 +292,8 @@ impl<'a> Judge<'a> {
         let mut found: BTreeMap<Concern, Vec<&PartitionView>> = BTreeMap::new();
         for partition in self.on(node).iter().copied() {
             let concern = match loses {
-                true => self.concern_of_loss(partition, node, service, stop),
-                false => self.concern_of_stop(partition, node, stop),
+                true => self.concern_of_loss(partition, node, service, stop, waiting),
+                false => self.concern_of_stop(partition, node, stop, waiting),
             };
             if let Some(concern) = concern {
                 found.entry(concern).or_default().push(partition);
@@ -307,17 +318,25 @@ impl<'a> Judge<'a> {
     }
 
     /// Its disk stays: only what it serves now is missed.
-    fn concern_of_stop(&self, partition: &PartitionView, node: NodeId, stop: &Stop) -> Option<Concern> {
+    fn concern_of_stop(
+        &self,
+        partition: &PartitionView,
+        node: NodeId,
+        stop: &Stop,
+        waiting: &BTreeSet<NodeId>,
+    ) -> Option<Concern> {
         let is_in_sync = partition.in_sync.contains(&node);
         let can_catch_up = !is_in_sync && !partition.offline.contains(&node);
         if partition.leader.is_none() {
             // Nobody else could lead: a restart may even help.
-            let is_theirs = partition.holders().all(|holder| stop.contains_key(&holder));
+            let is_free = |holder: NodeId| stop.contains_key(&holder) || waiting.contains(&holder);
+            let is_theirs = partition.holders().all(is_free);
             return (!is_theirs || partition.holders().next().is_none()).then_some(Concern::NoLeader);
         }
         let Some(least) = partition.min_in_sync else { return Some(Concern::NoMinimum) };
         let left = self.up_in_sync(partition, stop).count();
-        if partition.replicas.len() > least {
+        let replicas = || partition.replicas.difference(waiting);
+        if replicas().count() > least {
             return match (is_in_sync, can_catch_up) {
                 (true, _) if left < least => Some(Concern::BelowMinimum),
                 (_, true) if partition.in_sync.len() < least => Some(Concern::CatchesUp),
@@ -325,7 +344,7 @@ impl<'a> Judge<'a> {
             };
         }
         // It takes no writes without one of its replicas, whatever anybody does. One after the other, then.
-        let others = partition.replicas.iter().filter(|other| !stop.contains_key(other)).count();
+        let others = replicas().filter(|other| !stop.contains_key(other)).count();
         (left < others).then_some(Concern::OthersBehind)
     }
 
@@ -336,6 +355,7 @@ impl<'a> Judge<'a> {
         node: NodeId,
         service: &Service,
         stop: &Stop,
+        waiting: &BTreeSet<NodeId>,
     ) -> Option<Concern> {
         let loses = |node: &NodeId| stop.get(node) == Some(&Disks::Go);
         let may_have_all = partition.leader.is_none() || partition.holders().any(|holder| holder == node);
@@ -345,7 +365,7 @@ impl<'a> Judge<'a> {
                 Service::Late { .. } => self.is_back(node),
                 _ => true,
             };
-            return is_missed.then(|| self.concern_of_stop(partition, node, stop)).flatten();
+            return is_missed.then(|| self.concern_of_stop(partition, node, stop, waiting)).flatten();
         }
         let others: Vec<_> = partition.replicas.iter().filter(|other| !loses(other)).collect();
         let has_holders = partition.holders().next().is_some();

@@ -691,7 +691,7 @@ impl World {
         live.into_iter().map(state).collect::<BTreeSet<_>>() == seen
     }
 
-    /// Is the pod of this node the one that was seen, and not on its way out? Who joins the quorum does so with the disk of its pod.
+    /// Is the pod of this node the one that was seen, and not on its way out?
     pub fn still_has_pod_of<'a>(&self, node: NodeId, live: impl IntoIterator<Item = &'a PodView>) -> bool {
         let is_its = |pod: &&PodView| node_of_pod(&pod.meta.name) == Some(node) && !pod.meta.deleting;
         let seen: BTreeSet<_> =

@@ -142,7 +142,8 @@ impl Hands {
         if world.has_just_these_pods(&live) { Ok(()) } else { Err(pods_changed(&world.key)) }
     }
 
-    /// A disk gets a vote only while its pod is there. Another operator may be replacing that, and the disk with it, so ask.
+    /// A disk gets a vote only while its pod is there, and gives it up only to go with that. Another operator may be replacing the pod, so
+    /// ask.
     pub(crate) async fn still_has_pod_of(&self, world: &World, node: NodeId) -> Result<(), Failure> {
         let live = self.live_pods(&world.key).await?;
         if world.still_has_pod_of(node, &live) { Ok(()) } else { Err(pods_changed(&world.key)) }

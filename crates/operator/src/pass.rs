@@ -502,10 +502,10 @@ impl Passes {
     async fn ask_kafka_to(&self, world: &World, deed: &Deed) -> Result<(), Failure> {
         let key = &world.key;
         self.hands.wishes_are_as_seen(world).await?;
-        if let Deed::Change(Change::Join { voter, .. }) = deed {
-            self.hands.still_has_pod_of(world, voter.node).await?;
-        }
         if let Deed::Change(change) = deed {
+            if let Some(node) = change.relies_on_pod_of() {
+                self.hands.still_has_pod_of(world, node).await?;
+            }
             self.is_still_to_change(world, change).await?;
         }
         let Some(time) = self.hands.leadership.time_for(DEADLINE) else { return Err(Failure::NotLeader) };

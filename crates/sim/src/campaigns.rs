@@ -233,8 +233,15 @@ fn random_faults(seed: u64) -> Faults {
         answers: some(5_000),
         until: 40_000,
         interleaves: true,
-        ..Faults::default()
+        ..of_platform(seed)
     }
+}
+
+/// What befalls the ways between the operator and the API server.
+fn of_platform(seed: u64) -> Faults {
+    let mut dice = Dice::new(seed ^ 0x00a9_1a7f);
+    let mut some = |often: u64| if dice.chance(500) { dice.between(1, often) } else { 0 };
+    Faults { deafness: some(60), late: some(60), ..Faults::default() }
 }
 
 /// Two operators for a while. Nodes crash as well in some runs, and answers get lost.

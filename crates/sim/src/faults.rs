@@ -28,9 +28,11 @@ pub enum Fate {
     Lost,
     /// It is not made.
     Refused,
+    /// It is made, and answered so many moments later.
+    Late(u64),
 }
 
-/// All that can befall a call.
+/// All that can end a call.
 pub const FATES: [Fate; 4] = [Fate::CrashBefore, Fate::CrashAfter, Fate::Lost, Fate::Refused];
 
 /// One thing that went wrong. Times are milliseconds since the run began.
@@ -52,8 +54,28 @@ pub enum Strike {
         kind: Kind,
         /// For how long.
         millis: u64,
+        /// With a list that is so old it begins again, if it does not go on where it was, in milliseconds.
+        list: Option<u64>,
     },
 }
+
+/// For how long a watch tells nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Silence {
+    /// Until when.
+    pub(crate) until: u64,
+    /// How old the list is with which it begins again, if it does not go on where it was, in milliseconds.
+    pub(crate) list: Option<u64>,
+}
+
+/// For so long a connection may be half open before anybody notices that its watch is silent, in milliseconds.
+const HALF_OPEN: u64 = 120_000;
+/// So many silent watches of a thousand are.
+const HALF_OPEN_OF_THOUSAND: u64 = 50;
+/// A list is as old as this at most when it arrives, in milliseconds.
+const LIST_ARRIVES: u64 = 3_000;
+/// An answer is as many moments late as this at most.
+const LATE: u64 = 30;
 
 /// What an operator sees when it starts again: the cluster as it was, for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +111,8 @@ pub struct Faults {
     pub deafness: u64,
     /// In so many moments of ten thousand in which a voter that was just removed can answer a heartbeat, it does, and the leader dies.
     pub answers: u64,
+    /// So many calls in a thousand are answered late.
+    pub late: u64,
     /// When it all stops, in milliseconds.
     pub until: u64,
     /// Does the world move between any two calls of a pass?
@@ -113,8 +137,8 @@ impl Sim {
             for strike in script.iter() {
                 match strike {
                     Strike::Node(at, edit) if *at == now => edit.befall(self),
-                    Strike::Deaf { at, operator, kind, millis } if *at == now => {
-                        self.deafen(*operator, *kind, *millis);
+                    Strike::Deaf { at, operator, kind, millis, list } if *at == now => {
+                        self.deafen(*operator, *kind, *millis, *list);
                     }
                     _ => {}
                 }
@@ -164,11 +188,36 @@ impl Sim {
         if self.happens(self.faults.deafness)
             && let Some(kind) = self.fates.pick(&KINDS).copied()
         {
-            let operator = usize::from(self.fates.chance(500));
-            let millis = self.fates.between(500, 8_000);
-            self.struck.push(Strike::Deaf { at: self.now - self.began, operator, kind, millis });
-            self.deafen(operator, kind, millis);
+            self.silence_watch(kind);
         }
+    }
+
+    fn silence_watch(&mut self, kind: Kind) {
+        let has_two = self.faults.rival.is_some();
+        let operator = usize::from(self.fates.chance(500) && has_two);
+        let mut millis = self.fates.between(500, 8_000);
+        // Of two operators only one leads for long.
+        let is_half_open = self.weather.chance(HALF_OPEN_OF_THOUSAND) && !has_two;
+        if is_half_open {
+            millis = self.weather.between(millis, HALF_OPEN);
+        }
+        let begins_again = self.weather.chance(500) || is_half_open;
+        let list = begins_again.then(|| self.weather.between(0, millis.min(LIST_ARRIVES)));
+        self.struck.push(Strike::Deaf { at: self.now - self.began, operator, kind, millis, list });
+        self.deafen(operator, kind, millis, list);
+    }
+
+    /// The watches of an operator that were silent until now, and how old the list is with which each begins again, if it does.
+    pub(crate) fn ended_silences(&mut self, operator: usize) -> Vec<(Kind, Option<u64>)> {
+        if self.deaf.is_empty() {
+            return Vec::new();
+        }
+        let now = self.now;
+        let has_ended = |of: usize, one: &Silence| of == operator && one.until <= now;
+        let ended = self.deaf.iter().filter(|((of, _), one)| has_ended(*of, one));
+        let ended = ended.map(|((_, kind), one)| (*kind, one.list)).collect();
+        self.deaf.retain(|(of, _), one| !has_ended(*of, one));
+        ended
     }
 
     fn happens(&mut self, often: u64) -> bool {
@@ -181,9 +230,12 @@ impl Sim {
     }
 
     /// A watch of an operator tells nothing for a while.
-    pub(crate) fn deafen(&mut self, operator: usize, kind: Kind, millis: u64) {
-        self.tell(|| format!("fate      operator {operator} hears nothing of {kind:?} for {millis} ms"));
-        self.deaf.insert((operator, kind), self.now + millis);
+    pub(crate) fn deafen(&mut self, operator: usize, kind: Kind, millis: u64, list: Option<u64>) {
+        let then = if list.is_some() { ", and lists then" } else { "" };
+        self.tell(|| {
+            format!("fate      operator {operator} hears nothing of {kind:?} for {millis} ms{then}")
+        });
+        self.deaf.insert((operator, kind), Silence { until: self.now + millis, list });
     }
 
     fn any_node(&mut self) -> Option<NodeId> {
@@ -234,6 +286,11 @@ impl Sim {
         }
         if self.faults.calls > 0 && self.is_stormy() && self.fates.chance(self.faults.calls) {
             let fate = self.fates.pick(&FATES).copied().unwrap_or(Fate::Fine);
+            self.struck.push(Strike::Call(number, fate));
+            return fate;
+        }
+        if self.faults.late > 0 && self.is_stormy() && self.weather.chance(self.faults.late) {
+            let fate = Fate::Late(self.weather.between(1, LATE));
             self.struck.push(Strike::Call(number, fate));
             return fate;
         }

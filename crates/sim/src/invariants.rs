@@ -9,16 +9,21 @@
 mod records;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use karst_api::Role;
+use karst_certs::Kind as Authority;
 use karst_core::ids::NodeId;
 use karst_core::membership::{Change, Leaving, Voter};
 use karst_core::names::{
     DELETE_CLAIM_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, NEXT_IDS_ANNOTATION, POOL_LABEL,
-    REMOVE_IDS_ANNOTATION, node_of_pod,
+    REMOVE_IDS_ANNOTATION, TRUSTED_AUTHORITIES_ANNOTATION, node_of_pod,
 };
+use karst_core::world::PodView;
 
 use crate::kraft::majority;
+use crate::kubernetes::{Item, Kind};
+use crate::scenarios::CLUSTER;
 use crate::sim::Sim;
 
 /// How long a crash excuses what it could have caused.
@@ -98,6 +103,9 @@ impl Sim {
         }
         self.check_losses();
         self.check_identity();
+        if let Some(harm) = self.api.harm_to_others().cloned() {
+            self.fail(harm);
+        }
         self.check_trust();
         let voters = self.quorum.count_voters();
         if self.watch.last_fault == 0 && voters > 0 && voters < self.watch.fewest {
@@ -146,7 +154,7 @@ impl Sim {
     pub fn check_stop(&mut self, pod: &str, stop: Stop) {
         let Some(node) = node_of_pod(pod) else { return };
         let committed = self.quorum.committed_voters();
-        let keeps_role = stop != Stop::Removal && self.keeps_controller_role(pod);
+        let keeps_role = stop != Stop::Removal && self.keeps_role(pod, "controller");
         if !keeps_role && committed.iter().any(|voter| voter.node == node) {
             self.fail(format!("pod {pod} goes, or loses the controller role, and its node votes"));
         }
@@ -173,15 +181,40 @@ impl Sim {
         self.doom_disk_of(pod);
     }
 
-    fn keeps_controller_role(&self, pod: &str) -> bool {
-        let settings = self.api.settings(pod).and_then(|settings| settings.get("server.config").cloned());
+    /// Does what starts next in the place of this pod have this role?
+    fn keeps_role(&self, pod: &str, role: &str) -> bool {
+        let settings = self.api.settings(pod).and_then(|settings| settings.get("server.config"));
         settings.is_some_and(|config| {
-            config.lines().any(|line| line.starts_with("process.roles=") && line.contains("controller"))
+            config.lines().any(|line| line.starts_with("process.roles=") && line.contains(role))
         })
     }
 
+    /// Nodes that cannot start before this pod has: they have no certificate, and get one when it trusts who is to sign that. What they
+    /// lack is no reason against what brings them back: without it they would never come.
+    fn waiting_for(&self, pod: &str) -> BTreeSet<NodeId> {
+        let Some(Item::Secret(authority)) =
+            self.api.get(Kind::Secret, &Authority::Cluster.cert_secret(CLUSTER))
+        else {
+            return BTreeSet::new();
+        };
+        let newest = authority.material().and_then(|material| {
+            let all = material.certificates("ca.crt").unwrap_or_default();
+            Some(all.first()?.authority_id())
+        });
+        let trusted =
+            self.api.pod(pod).and_then(|pod| pod.meta.annotations.get(TRUSTED_AUTHORITIES_ANNOTATION));
+        let knows = |id: &String| trusted.is_some_and(|trusted| trusted.split(',').any(|one| one == id));
+        if newest.is_none_or(|newest| knows(&newest)) {
+            return BTreeSet::new();
+        }
+        let waits = |pod: &&Arc<PodView>| !pod.ready && self.api.get(Kind::Secret, &pod.meta.name).is_none();
+        self.api.pods().filter(waits).filter_map(|pod| node_of_pod(&pod.meta.name)).collect()
+    }
+
     fn check_majority_without(&mut self, node: NodeId, pod: &str) {
-        let voters = self.quorum.newest_voters();
+        let mut voters = self.quorum.newest_voters();
+        let waiting = self.waiting_for(pod);
+        voters.retain(|voter| !waiting.contains(&voter.node));
         let before = self.quorum.healthy(&voters);
         let after = self.quorum.healthy(voters.iter().filter(|voter| voter.node != node));
         let needed = match voters.len() {

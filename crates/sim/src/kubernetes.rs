@@ -3,6 +3,7 @@
 //! It knows nothing of Kafka. What runs in pods is the business of [`crate::kubelet`].
 
 mod item;
+mod others;
 mod owners;
 mod policies;
 mod watch;
@@ -22,9 +23,10 @@ use karst_core::world::{
 use serde_json::Value;
 
 pub use item::{Item, KINDS, Kind, kind_of};
+use others::Others;
 pub use policies::PolicyEngine;
 use watch::Told;
-pub use watch::{Event, Watcher};
+pub use watch::{Event, List, Watcher};
 
 /// An object with the version it has.
 #[derive(Debug, Clone)]
@@ -89,6 +91,8 @@ pub struct ApiServer {
     provoked: BTreeMap<(Kind, String), u64>,
     /// `Kafka` resources that were deleted, by uid. What they own goes too.
     deleted: BTreeSet<String>,
+    /// What is not labelled as the cluster's.
+    others: Others,
     now: u64,
     lags: u64,
 }
@@ -150,8 +154,7 @@ impl ApiServer {
             if kind == Kind::Pod {
                 self.volumes.remove(stored.item.uid());
             }
-            let uid = stored.item.uid().to_owned();
-            self.tell(kind, Event::Gone { kind, name: name.to_owned(), uid });
+            self.tell(kind, Event::Gone { kind, name: name.to_owned(), version: self.version });
         }
     }
 
@@ -356,7 +359,8 @@ impl ApiServer {
         let name = wanted.name.clone().ok_or(Refusal::Missing)?;
         let kind = kind_of(&object);
         let old = self.find(kind, &name);
-        if old.map(|old| old.version.to_string()) != wanted.resource_version {
+        let is_as_seen = old.map(|old| old.version.to_string()) == wanted.resource_version;
+        if !is_as_seen || self.others.has(kind, &name) {
             return Err(Refusal::Conflict);
         }
         let old = old.map(|old| old.item.clone());
@@ -494,6 +498,9 @@ impl ApiServer {
         meta.owners = vec![owner.to_owned()];
         let volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
         let claim = volumes.iter().find_map(|one| one["persistentVolumeClaim"]["claimName"].as_str());
+        if let Some(claim) = claim {
+            self.others.use_of_pod(&name, claim);
+        }
         self.volumes.insert(meta.uid.clone(), claim.map(str::to_owned));
         let since = Some(self.timestamp());
         let view = PodView { meta, phase: "Pending".to_owned(), ready: false, since, ..PodView::default() };

@@ -4,6 +4,7 @@
 //! What is decided is decided by the real [`karst_core::plan::plan`] and [`karst_core::podset::plan`]; the order of the calls
 //! is that of the operator's own passes.
 
+mod cache;
 mod hands;
 pub(crate) mod kafka;
 mod orphans;
@@ -18,11 +19,12 @@ use karst_core::names::{ClusterKey, POOL_LABEL};
 use karst_core::plan::{self, Plan};
 use karst_core::podset::{self, Rendered};
 use karst_core::rewrites::Rewrite;
-use karst_core::world::{Answers, Settings, Trouble, World};
+use karst_core::world::{Answers, Settings, Stranger, Trouble, World};
 
+use self::cache::Cache;
 use crate::dice::Dice;
-use crate::faults::Fate;
-use crate::kubernetes::{Event, Item, KINDS, Kind, Refusal, Stored, Watcher};
+use crate::faults::{Fate, Silence};
+use crate::kubernetes::{Item, KINDS, Kind, Refusal, Stored, Watcher};
 use crate::mint::Mint;
 use crate::sim::{NAMESPACE, Sim, timestamp};
 
@@ -67,11 +69,13 @@ type Called<T> = Result<T, End>;
 pub struct Operator {
     key: ClusterKey,
     settings: Arc<Settings>,
-    cache: BTreeMap<(Kind, String), Stored>,
+    cache: Cache,
     /// What Kafka did not do.
     troubles: Vec<Trouble>,
     /// Nodes that were seen to run with the settings that are wanted.
     checked: BTreeMap<String, Digest>,
+    /// Objects of others that were met.
+    strangers: BTreeMap<String, Stranger>,
     /// The pod sets as they were rendered last.
     rendered: Rendered,
     /// How often the same was written to objects lately.
@@ -109,9 +113,10 @@ impl Operator {
                 operator_namespace_labels: BTreeMap::new(),
                 privileged_templates: false,
             }),
-            cache: BTreeMap::new(),
+            cache: Cache::default(),
             troubles: Vec::new(),
             checked: BTreeMap::new(),
+            strangers: BTreeMap::new(),
             rendered: Rendered::new(),
             rewrites: BTreeMap::new(),
             mint,
@@ -167,16 +172,14 @@ impl Operator {
                 Some(stale) => {
                     let mut upto = |most: u64| if stale.together { most } else { dice.between(0, most) };
                     let (back, hold) = (upto(stale.back), upto(stale.hold));
-                    sim.deaf.insert((self.number, kind), sim.now + hold);
+                    sim.deaf.insert((self.number, kind), Silence { until: sim.now + hold, list: None });
                     sim.now.saturating_sub(back)
                 }
             };
-            for stored in sim.api.list(kind, at, &mut self.watcher) {
-                self.cache.insert((kind, stored.item.name().to_owned()), stored);
-            }
+            self.cache.list(kind, sim.api.list(kind, at, &mut self.watcher));
         }
-        let sets = self.cache.keys().filter(|(kind, _)| *kind == Kind::PodSet);
-        self.due_sets = sets.map(|(_, name)| (name.clone(), sim.now)).collect();
+        let sets = self.cache.all().filter(|item| item.kind() == Kind::PodSet);
+        self.due_sets = sets.map(|set| (set.name().to_owned(), sim.now)).collect();
         self.due = Some(sim.now);
     }
 
@@ -187,6 +190,7 @@ impl Operator {
         self.acted = sim.now;
         self.troubles.clear();
         self.checked.clear();
+        self.strangers.clear();
         self.rendered.clear();
         self.rewrites.clear();
         self.due = None;
@@ -202,50 +206,49 @@ impl Operator {
 
     /// Takes in what the watches tell.
     fn hear(&mut self, sim: &mut Sim) {
-        let is_deaf = |kind| sim.deaf.get(&(self.number, kind)).is_some_and(|until| sim.now < *until);
+        for (kind, list) in sim.ended_silences(self.number) {
+            // What it hears now it acts on, however long ago that happened.
+            self.acted = sim.now;
+            if let Some(age) = list {
+                self.list_again(kind, age, sim);
+            }
+        }
+        let is_deaf = |kind| sim.deaf.get(&(self.number, kind)).is_some_and(|one| sim.now < one.until);
         for event in sim.api.tell_news(&mut self.watcher, is_deaf) {
-            match event {
-                Event::Put(stored) => self.learn(stored, sim),
-                Event::Gone { kind, name, uid } => {
-                    let place = (kind, name);
-                    if self.cache.get(&place).is_some_and(|known| known.item.uid() == uid) {
-                        let gone = self.cache.remove(&place);
-                        self.wake(gone.as_ref().map(|gone| &gone.item), sim);
-                    }
-                }
+            if let Some(item) = self.cache.hear(event) {
+                self.wake(&item, sim);
             }
         }
     }
 
-    /// Takes in an object, unless what is known is newer, and looks again because of it.
+    /// A watch that told nothing for a while begins again, with a list that took so long to arrive. No list is older than what was
+    /// told before it was asked for.
+    fn list_again(&mut self, kind: Kind, age: u64, sim: &mut Sim) {
+        let mut list = sim.api.list(kind, sim.now.saturating_sub(age), &mut self.watcher);
+        if list.version < self.cache.told(kind) {
+            list = sim.api.list(kind, sim.now, &mut self.watcher);
+        }
+        for item in self.cache.list(kind, list) {
+            self.wake(&item, sim);
+        }
+    }
+
+    /// Takes in an answer, unless what is known is newer, and looks again because of it.
     fn learn(&mut self, stored: Stored, sim: &mut Sim) {
         let item = stored.item.clone();
-        if self.take_in(stored) {
-            self.wake(Some(&item), sim);
+        if self.cache.answer(stored) {
+            self.wake(&item, sim);
         }
     }
 
-    /// Takes in an object, unless what is known is newer. Tells whether it is news.
-    fn take_in(&mut self, stored: Stored) -> bool {
-        let place = (stored.item.kind(), stored.item.name().to_owned());
-        let is_known = self
-            .cache
-            .get(&place)
-            .is_some_and(|known| known.item.uid() == stored.item.uid() && known.version >= stored.version);
-        if !is_known {
-            self.cache.insert(place, stored);
-        }
-        !is_known
-    }
-
-    fn wake(&mut self, item: Option<&Item>, sim: &mut Sim) {
+    fn wake(&mut self, item: &Item, sim: &mut Sim) {
         let soon = sim.now + sim.dice.between(0, 2) * 100;
         self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
         let set = match item {
-            Some(Item::PodSet(set)) => Some(set.meta.name.clone()),
-            Some(Item::Pod(pod)) => pod.meta.labels.get("strimzi.io/controller-name").cloned(),
+            Item::PodSet(set) => Some(set.meta.name.clone()),
+            Item::Pod(pod) => pod.meta.labels.get("strimzi.io/controller-name").cloned(),
             // A pod waits until a disk that is being deleted is gone.
-            Some(Item::Claim(claim)) => claim.meta.labels.get(POOL_LABEL).map(|pool| self.key.pod_set(pool)),
+            Item::Claim(claim) => claim.meta.labels.get(POOL_LABEL).map(|pool| self.key.pod_set(pool)),
             _ => None,
         };
         if let Some(set) = set {
@@ -273,6 +276,10 @@ impl Operator {
         if !sim.faults.interleaves || !sim.dice.chance(250) {
             return Ok(());
         }
+        self.meanwhile(sim)
+    }
+
+    fn meanwhile(&mut self, sim: &mut Sim) -> Called<()> {
         sim.tick();
         sim.step_rival();
         self.hear(sim);
@@ -311,13 +318,20 @@ impl Operator {
                 Err(End::Failed(Failure::Unanswered))
             }
             Fate::Refused => Err(End::Failed(Failure::Unanswered)),
+            Fate::Late(moments) => {
+                let answer = does(sim);
+                for _ in 0..moments {
+                    self.meanwhile(sim)?;
+                }
+                answer.map_err(End::Failed)
+            }
         }
     }
 
     pub(crate) fn world(&self, sim: &mut Sim, answers: Answers) -> Option<World> {
         let mut world = World {
             key: self.key.clone(),
-            kafka: match self.cache.get(&(Kind::Kafka, self.key.name.clone())) {
+            kafka: match self.cache.get(Kind::Kafka, &self.key.name) {
                 Some(Stored { item: Item::Kafka(kafka), .. }) => Arc::clone(kafka),
                 _ => return None,
             },
@@ -340,7 +354,7 @@ impl Operator {
             rendered: self.rendered.clone(),
             refused_growth: BTreeMap::new(),
             refusals: BTreeSet::new(),
-            strangers: BTreeMap::new(),
+            strangers: self.strangers.clone(),
             rewrites: self.rewrites.clone(),
             refused_services: BTreeMap::new(),
             referenced: BTreeMap::new(),
@@ -349,8 +363,8 @@ impl Operator {
             api_server_time: None,
             entropy: Entropy(sim.dice.bytes()),
         };
-        for ((_, name), Stored { item, .. }) in &self.cache {
-            let name = name.clone();
+        for item in self.cache.all() {
+            let name = item.name().to_owned();
             match item {
                 Item::Kafka(_) => {}
                 Item::Pool(item) => drop(world.pools.insert(name, Arc::clone(item))),

@@ -5,6 +5,7 @@ mod brokers;
 mod disks;
 mod edit;
 mod fixed;
+mod others;
 mod policies;
 
 use std::collections::BTreeSet;
@@ -574,5 +575,6 @@ pub fn all() -> Vec<Scenario> {
     all.extend(authorities::stories());
     all.extend(brokers::stories());
     all.extend(policies::stories());
+    all.extend(others::stories());
     all
 }

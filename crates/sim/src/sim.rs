@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::data::Data;
 use crate::dice::Dice;
-use crate::faults::{Faults, Strike};
+use crate::faults::{Faults, Silence, Strike};
 use crate::invariants::Watch;
 use crate::kraft::Quorum;
 use crate::kubelet::{Kubelet, Pace};
@@ -59,12 +59,14 @@ pub struct Sim {
     pub struck: Vec<Strike>,
     /// The chance of misfortune. It is a die of its own, so that a run goes the same way when the same things befall it.
     pub(crate) fates: Dice,
+    /// The chance of what befalls the ways between the operator and the API server. A die of its own, so that all else goes as without.
+    pub(crate) weather: Dice,
     /// How many questions Kafka was asked.
     pub(crate) questions: usize,
     /// When the run began.
     pub(crate) began: u64,
     /// Watches that are silent for now, of which operator and of which kind, and until when.
-    pub(crate) deaf: BTreeMap<(usize, Kind), u64>,
+    pub(crate) deaf: BTreeMap<(usize, Kind), Silence>,
     /// Another operator that believes to lead.
     pub(crate) rival: Option<Box<Operator>>,
     /// How everything was, if it is to be like that again.
@@ -95,6 +97,7 @@ impl Sim {
             next: None,
             struck: Vec::new(),
             fates: Dice::new(seed),
+            weather: Dice::new(seed),
             questions: 0,
             began: 0,
             deaf: BTreeMap::new(),

@@ -107,6 +107,11 @@ pub(crate) fn lacks_certificate(world: &World, pod: &str) -> bool {
     world.secrets.get(pod).is_none_or(|secret| secret.stored().is_none())
 }
 
+/// Does a node wait for the restarts of others, because only what they trust then signs its certificate?
+pub(crate) fn waits_for_others(world: &World, pod: &str) -> bool {
+    lacks_certificate(world, pod) && !world.pods.get(pod).is_some_and(|pod| pod.ready)
+}
+
 fn end(pod: &PodView) -> Option<Timestamp> {
     pod.meta.annotations.get(CERTIFICATE_END_ANNOTATION)?.parse().ok()
 }

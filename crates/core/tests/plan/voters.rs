@@ -244,7 +244,7 @@ fn a_join_that_keeps_failing_freezes_no_restart() {
         refuse(&mut world, &kafka, 9, Duration::ZERO);
         assert_eq!(restarts(&world), [""; 0], "it is tried again just now");
         refuse(&mut world, &kafka, 9, Duration::from_secs(4));
-        assert_eq!(restarts(&world), [pod.clone()]);
+        assert_eq!(restarts(&world), std::slice::from_ref(&pod));
         // It may have happened all the same.
         let plan = decided(&world, &other, |quorum| quorum.is_committed = false);
         assert_eq!(plan.restarts.len(), 0);
@@ -302,7 +302,8 @@ fn a_static_quorum_keeps_the_voters_of_a_pool_that_cannot_be_read() {
     let (world, kafka) = static_quorum_of_two_pools();
     let all = fixed_voters(&world, &kafka);
     assert!(all.contains("3@my-cluster-controllers-3") && all.contains("7@my-cluster-more-7"), "{all}");
-    let mistakes: [(&str, fn(&mut World)); 3] = [
+    type Mistake = fn(&mut World);
+    let mistakes: [(&str, Mistake); 3] = [
         ("not valid", |world| edit_pool(world, "more", |pool| pool.spec.replicas = -1)),
         ("without roles", |world| edit_pool(world, "more", |pool| pool.spec.roles.clear())),
         ("gone, or without its label", |world| drop(world.pools.remove("more"))),

@@ -96,9 +96,9 @@ impl Partition {
         self.min.min(self.replicas.len() - self.adding.len())
     }
 
-    /// Is there a copy more than a write needs?
-    pub fn is_protectable(&self) -> bool {
-        self.replicas.len() > self.min
+    /// Is there a copy more than a write needs, beside those of these nodes?
+    pub fn is_protectable_without(&self, nodes: &BTreeSet<NodeId>) -> bool {
+        self.replicas.difference(nodes).count() > self.min
     }
 
     pub(super) fn exists(&self) -> bool {

@@ -15,9 +15,36 @@ pub enum Event {
         kind: Kind,
         /// Its name.
         name: String,
-        /// Which one.
-        uid: String,
+        /// Everything up to this version was before.
+        version: u64,
     },
+}
+
+impl Event {
+    /// Of which kind of objects it tells.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Put(stored) => stored.item.kind(),
+            Self::Gone { kind, .. } => *kind,
+        }
+    }
+
+    /// Up to which version everything has been told with it.
+    pub fn version(&self) -> u64 {
+        match self {
+            Self::Put(stored) => stored.version,
+            Self::Gone { version, .. } => *version,
+        }
+    }
+}
+
+/// All objects of a kind, as they were at some version.
+#[derive(Debug, Clone)]
+pub struct List {
+    /// Up to which version everything is in it.
+    pub version: u64,
+    /// The objects.
+    pub objects: Vec<Stored>,
 }
 
 /// Something that happened, and when watches tell of it.
@@ -58,13 +85,14 @@ impl ApiServer {
     }
 
     /// All objects of a kind as a new list shows them that is as old as `at`. What happened since, the watch tells.
-    pub fn list(&self, kind: Kind, at: u64, watcher: &mut Watcher) -> Vec<Stored> {
+    pub fn list(&self, kind: Kind, at: u64, watcher: &mut Watcher) -> List {
         let all = self.told.get(&kind).map_or(&[][..], Vec::as_slice);
         let upto = all.partition_point(|told| told.at <= at);
         watcher.0.insert(kind, upto);
-        if upto == all.len() {
-            return of_kind(&self.objects, kind).cloned().collect();
-        }
+        let Some(next) = all.get(upto) else {
+            let objects = of_kind(&self.objects, kind).cloned().collect();
+            return List { version: self.version, objects };
+        };
         let mut then: BTreeMap<String, Stored> =
             of_kind(&self.past, kind).map(|stored| (stored.item.name().to_owned(), stored.clone())).collect();
         for told in &all[..upto] {
@@ -73,7 +101,7 @@ impl ApiServer {
                 Event::Gone { name, .. } => drop(then.remove(name)),
             }
         }
-        then.into_values().collect()
+        List { version: next.event.version().saturating_sub(1), objects: then.into_values().collect() }
     }
 
     /// Forgets how everything came to be. Only when all who watch have been told.

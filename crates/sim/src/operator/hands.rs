@@ -11,14 +11,17 @@ use karst_core::objects::Object;
 use karst_core::plan::{Fact, Mark, Protection, Removal, Seen};
 use karst_core::rewrites::Rewrite;
 use karst_core::rolling::{Cause, Restart};
-use karst_core::status;
-use karst_core::world::{PodView, World};
+use karst_core::world::{PodView, Stranger, World};
+use karst_core::{status, strangers};
 use serde_json::Value;
 
 use super::{Called, End, Failure, Operator};
 use crate::invariants::Stop;
 use crate::kubernetes::{Item, Kind, Stored, kind_of};
 use crate::sim::{Sim, timestamp};
+
+/// How soon to look again whether an object of somebody else is gone, in milliseconds.
+const STRANGERS_STAY: u64 = 60_000;
 
 impl Operator {
     pub(super) fn write_fact(&mut self, sim: &mut Sim, world: &World, fact: &Fact) -> Called<()> {
@@ -175,21 +178,21 @@ impl Operator {
             return Ok(());
         }
         for object in objects {
-            self.note(failures, |own| own.write_one(sim, object))?;
+            self.note(failures, |own| own.write_one(sim, world, object))?;
         }
         Ok(())
     }
 
-    pub(super) fn write_one(&mut self, sim: &mut Sim, object: &Object) -> Called<()> {
+    fn write_one(&mut self, sim: &mut Sim, world: &World, object: &Object) -> Called<()> {
         let what = object.describe();
         let what_again = what.clone();
+        let name = object.meta().name.as_deref().unwrap_or_default();
         let written = self.call(
             sim,
             || format!("writes {what}{}", details(object)),
             |sim| {
                 if let Object::ConfigMap(map) = object {
                     let new = map.data.as_ref().and_then(|data| data.get("storage.format").cloned());
-                    let name = map.metadata.name.as_deref().unwrap_or_default();
                     // What is refused does no harm.
                     let live = sim.api.stored(Kind::ConfigMap, name).map(|live| live.version.to_string());
                     if live == map.metadata.resource_version {
@@ -201,11 +204,12 @@ impl Operator {
         );
         match written {
             Ok(written) => {
+                self.strangers.remove(&what);
                 self.learn(written, sim);
                 self.remember_rewrite(sim, object, what_again);
             }
             Err(End::Failed(Failure::Changed)) => {
-                let name = object.meta().name.as_deref().unwrap_or_default();
+                self.meet_stranger(sim, world, object);
                 if let Some(live) = sim.api.stored(kind_of(object), name) {
                     self.learn(live, sim);
                 }
@@ -225,6 +229,20 @@ impl Operator {
         }
     }
 
+    /// As the real one: an object that was not seen and is not the cluster's is left alone for a while. One that may be taken for it
+    /// is written next time.
+    fn meet_stranger(&mut self, sim: &mut Sim, world: &World, object: &Object) {
+        let (kind, name) = (kind_of(object), object.meta().name.as_deref().unwrap_or_default());
+        let Some(live) = sim.api.other(kind, name) else { return };
+        match strangers::owner(world, live) {
+            Some(owner) => {
+                let stranger = Stranger { owner, until: timestamp(sim.now + STRANGERS_STAY) };
+                self.strangers.insert(object.describe(), stranger);
+            }
+            None => sim.api.take_over(kind, name),
+        }
+    }
+
     /// As the real one: what is said of a resource is never written into the next one of its name.
     pub(super) fn report(
         &mut self,
@@ -241,7 +259,7 @@ impl Operator {
             |sim| sim.api.patch_status(kind, name, Some(&version), patch).map_err(Failure::from),
         );
         match written {
-            Ok(written) if status::only_tells(patch) => drop(self.take_in(written)),
+            Ok(written) if status::only_tells(patch) => drop(self.cache.answer(written)),
             Ok(written) => self.learn(written, sim),
             Err(End::Failed(Failure::Missing)) if kind == Kind::Pool => {}
             Err(end) => return Err(end),
@@ -251,7 +269,7 @@ impl Operator {
 
     /// The newest version that is known of a resource that was decided on.
     pub(super) fn only(&self, kind: Kind, name: &str, uid: Option<&str>) -> Called<String> {
-        let known = self.cache.get(&(kind, name.to_owned()));
+        let known = self.cache.get(kind, name);
         let known = known.filter(|known| Some(known.item.uid()) == uid);
         known.map(|known| known.version.to_string()).ok_or(End::Failed(Failure::Changed))
     }
@@ -384,11 +402,11 @@ impl Operator {
             false => Stop::Restart,
         };
         self.delete_checked(sim, Kind::Pod, pod, &restart.uid, None, |sim| sim.check_stop(pod, stop))?;
-        let seen = self.cache.get_mut(&(Kind::Pod, pod.clone()));
-        if let Some(Stored { item: Item::Pod(seen), .. }) = seen.filter(|seen| seen.item.uid() == restart.uid)
-        {
-            Arc::make_mut(seen).meta.deleting = true;
-        }
+        self.cache.note(Kind::Pod, pod, &restart.uid, |item| {
+            if let Item::Pod(seen) = item {
+                Arc::make_mut(seen).meta.deleting = true;
+            }
+        });
         Ok(())
     }
 }

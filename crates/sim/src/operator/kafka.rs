@@ -58,8 +58,9 @@ impl Operator {
     /// Lets Kafka do something. That it did not is remembered, and the pass goes on.
     pub(super) fn ask_kafka_to(&mut self, sim: &mut Sim, world: &World, deed: &Deed) -> Called<()> {
         wishes_are_as_seen(sim, world)?;
-        if let Deed::Change(Change::Join { voter, .. }) = deed
-            && !world.still_has_pod_of(voter.node, sim.api.pods().map(AsRef::as_ref))
+        if let Deed::Change(change) = deed
+            && let Some(node) = change.relies_on_pod_of()
+            && !world.still_has_pod_of(node, sim.api.pods().map(AsRef::as_ref))
         {
             return Err(End::Failed(Failure::Changed));
         }

@@ -18,9 +18,9 @@ impl Operator {
         self.checked.clear();
         let pools: BTreeMap<String, Arc<KafkaNodePool>> = self
             .cache
-            .iter()
-            .filter_map(|((_, name), stored)| match &stored.item {
-                Item::Pool(pool) => Some((name.clone(), Arc::clone(pool))),
+            .all()
+            .filter_map(|item| match item {
+                Item::Pool(pool) => Some((item.name().to_owned(), Arc::clone(pool))),
                 _ => None,
             })
             .collect();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use karst_core::podset::{self, PodAction};
+use karst_core::strangers::Needy;
 use karst_core::world::{PodSetView, PodView};
 
 use super::{Called, End, Failure, Operator, pause_after};
@@ -27,21 +28,22 @@ impl Operator {
     }
 
     fn keep_set(&mut self, sim: &mut Sim, name: &str) -> Called<()> {
-        let Some(Stored { item: Item::PodSet(set), .. }) = self.cache.get(&(Kind::PodSet, name.to_owned()))
-        else {
+        let Some(Stored { item: Item::PodSet(set), .. }) = self.cache.get(Kind::PodSet, name) else {
             return Ok(());
         };
         let set = Arc::clone(set);
         let pods: Vec<Arc<PodView>> = self
             .cache
-            .values()
-            .filter_map(|stored| if let Item::Pod(pod) = &stored.item { Some(Arc::clone(pod)) } else { None })
+            .all()
+            .filter_map(|item| if let Item::Pod(pod) = item { Some(Arc::clone(pod)) } else { None })
             .collect();
-        let claims = self.cache.values().filter_map(|stored| match &stored.item {
+        let claims = self.cache.all().filter_map(|item| match item {
             Item::Claim(claim) if claim.meta.deleting => Some(claim.meta.name.clone()),
             _ => None,
         });
-        let plan = podset::plan(&set, &pods, &claims.collect(), self.rendered.get(name));
+        let mut plan = podset::plan(&set, &pods, &claims.collect(), self.rendered.get(name));
+        let needy = Needy::of_met(&self.key, &self.strangers);
+        plan.actions.retain(|action| !action.is_creation() || needy.may_start(action.pod()));
         // As the real one: pods are made only for the pod set as it is now.
         let identity = |set: &PodSetView| (set.meta.uid.clone(), set.generation);
         let live = sim.api.pod_sets().find(|live| live.meta.name == *name).map(|live| identity(live));
@@ -71,7 +73,7 @@ impl Operator {
                 sim.api.report_set(name, &plan.status).map_err(Failure::from)
             },
         )?;
-        self.take_in(written);
+        self.cache.answer(written);
         Ok(())
     }
 

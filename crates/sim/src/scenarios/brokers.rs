@@ -3,8 +3,9 @@
 use karst_core::names::{NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION};
 
 use super::Edit::{
-    AddTopic, AllowLoss, Apply, Configure, Crash, CutOff, DeleteClaim, DeletePool, Empty, FailDirectory,
-    KeepClaims, Mark, Memory, PowerCut, Reassign, Roll, Scale, Slow, Starve, Steer, Unset, Wait,
+    AddTopic, AllowLoss, Apply, Configure, Crash, CutOff, DeleteClaim, DeletePool, Down, Empty,
+    FailDirectory, KeepClaims, LoseDisk, Mark, Memory, PowerCut, Reassign, Roll, Scale, Slow, Starve, Steer,
+    Unset, Wait,
 };
 use super::{Base, Edit, Scenario, Story};
 
@@ -29,6 +30,7 @@ pub(super) fn stories() -> Vec<Scenario> {
     all.extend(emptied());
     all.extend(ephemeral());
     all.extend(disturbed());
+    all.extend(eligible());
     all
 }
 
@@ -169,5 +171,40 @@ fn disturbed() -> Vec<Scenario> {
             .then(Wait)
             .changes_mind()
             .ends(&[3, 4, 5], 6),
+    ]
+}
+
+/// How long a broker stays away: until after whatever is asked of it meanwhile.
+const AWAY: u64 = 60_000;
+
+/// A replica that is not in sync, and eligible, has the only complete copy, and its disk is to go. (Its ISR shrank to another broker,
+/// and that one's disk is lost: nobody leads.)
+fn eligible() -> Vec<Scenario> {
+    let of_two = |name: &'static str, base: Base, away: i32, lost: i32| {
+        Story::new(name, base)
+            .then(AddTopic("both", if away == 20 { &[20, 21] } else { &[0, 1] }, 2))
+            .then(Down(away, AWAY))
+            // By then it is missed.
+            .after(11_000, 13_000, LoseDisk(lost))
+            .changes_mind()
+    };
+    vec![
+        of_two("only-copy-is-eligible-and-emptied", Base::Whole, 1, 0)
+            .after(4_000, 15_000, Empty(1))
+            .ends(&[3, 4, 5], 6),
+        of_two("only-copy-is-eligible-and-moved", Base::Moving, 20, 21)
+            .after(4_000, 15_000, MOVED)
+            .ids_differ()
+            .ends(&[3, 4, 5], 10),
+        of_two("only-copy-is-eligible-on-an-ephemeral-disk", Base::Fleeting, 1, 0)
+            .after(4_000, 15_000, RESTARTS)
+            .ends(&[3, 4, 5], 6),
+        Story::new("eligible-replicas-emptied-together", Base::Moving)
+            .then(Down(20, AWAY))
+            .and(Down(21, AWAY))
+            .after(11_000, 13_000, LoseDisk(22))
+            .after(4_000, 15_000, Apply(&[Empty(20), Empty(21), Empty(22)]))
+            .changes_mind()
+            .ends(&[3, 4, 5], 10),
     ]
 }

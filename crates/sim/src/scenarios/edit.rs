@@ -105,6 +105,14 @@ pub enum Edit {
     CutOff(i32, u64),
     /// One directory of a broker fails.
     FailDirectory(i32),
+    /// Somebody else makes an object of a name that the cluster is going to need.
+    Other(Kind, &'static str),
+    /// Somebody else deletes all objects of theirs.
+    NoOthers,
+    /// A pool is labelled as another cluster's.
+    GiveAway(&'static str),
+    /// It is labelled as this cluster's again.
+    TakeBack(&'static str),
     /// All nodes have too little memory: as they are made now, they die whenever they start.
     Starve,
     /// From now on a policy changes budgets, network policies and services.
@@ -191,6 +199,10 @@ impl Edit {
                 | Self::Slow(..)
                 | Self::CutOff(..)
                 | Self::FailDirectory(_)
+                | Self::Other(..)
+                | Self::NoOthers
+                | Self::GiveAway(_)
+                | Self::TakeBack(_)
                 | Self::Starve
                 | Self::Enforce(_)
         )
@@ -360,6 +372,10 @@ impl Edit {
                 half.secrets(*kind).iter().for_each(|name| sim.api.delete_secret(name));
             }
             Self::Overwrite(kind, half) => authorities::overwrite(sim, *kind, *half),
+            Self::Other(kind, name) => sim.api.create_other(*kind, name),
+            Self::NoOthers => sim.api.delete_others(),
+            Self::GiveAway(pool) => sim.api.give_away_pool(pool),
+            Self::TakeBack(pool) => sim.api.take_back_pool(pool),
             Self::LoseTrust => sim.api.delete_secret(&trust_secret(CLUSTER)),
             Self::Enforce(engine) => sim.api.engine = *engine,
             Self::Wait => {}

@@ -20,13 +20,13 @@ fn restarted(world: &mut World) -> Vec<String> {
     panic!("it does not come to rest: {restarted:?}");
 }
 
-fn plain_and(listener: Value) -> Value {
+fn plain_and(listener: &Value) -> Value {
     json!([{"name": "plain", "port": 9092, "type": "internal", "tls": false}, listener])
 }
 
 /// A listener with TLS that shows the brokers' own certificates.
 fn encrypted() -> Value {
-    plain_and(json!({"name": "own", "port": 9095, "type": "internal", "tls": true}))
+    plain_and(&json!({"name": "own", "port": 9095, "type": "internal", "tls": true}))
 }
 
 /// A cluster in which this is served.
@@ -90,7 +90,7 @@ fn a_broker_that_is_added_meanwhile_serves_as_the_others_do() {
 #[test]
 fn a_listener_that_is_to_be_encrypted_is_not_kept_open_in_plain_text() {
     let mut world =
-        serving(plain_and(json!({"name": "own", "port": 9095, "type": "internal", "tls": false})));
+        serving(plain_and(&json!({"name": "own", "port": 9095, "type": "internal", "tls": false})));
     set_listeners(&mut world, own());
     world.referenced.insert("mine".into(), Reference::Missing);
     converge(&mut world);
@@ -131,7 +131,7 @@ fn brokers_go_on_with_a_certificate_that_is_gone_everywhere() {
 }
 
 fn out(type_: &str) -> Value {
-    plain_and(json!({"name": "out", "port": 9095, "type": type_, "tls": true}))
+    plain_and(&json!({"name": "out", "port": 9095, "type": type_, "tls": true}))
 }
 
 /// Does the service that all internal listeners share lead to this one?
@@ -313,7 +313,7 @@ fn the_order_of_listeners_and_of_super_users_restarts_nobody() {
 #[test]
 fn nothing_of_a_listeners_own_settings_is_dropped_in_silence() {
     let listener = |type_: &str, config: Value| {
-        plain_and(json!({"name": "mine", "port": 9095, "type": "internal", "tls": true,
+        plain_and(&json!({"name": "mine", "port": 9095, "type": "internal", "tls": true,
             "authentication": {"type": type_, "sasl": true, "listenerConfig": config}}))
     };
     let settings =
