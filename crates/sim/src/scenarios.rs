@@ -93,7 +93,7 @@ pub struct Scenario {
     pub fewest: usize,
     /// The level of the metadata version in the end.
     pub level: i16,
-    /// Does the user change their mind while the operator works? How much was done by then differs from run to run.
+    /// Does how much is done on the way differ from run to run? It does when the user changes their mind while the operator works.
     pub is_racy: bool,
     /// Is everything put back in the end, and to be as it was?
     pub reverts: bool,
@@ -310,6 +310,13 @@ impl Story {
     }
 
     fn changes_mind(mut self) -> Self {
+        self.scenario.is_racy = true;
+        self
+    }
+
+    /// A node restarts to know the controllers that are to vote, and once more when its vote is gone. When both come in the same
+    /// moment, one restart does.
+    fn restarts_once_or_twice(mut self) -> Self {
         self.scenario.is_racy = true;
         self
     }
@@ -567,6 +574,7 @@ pub fn all() -> Vec<Scenario> {
             .then(UsePools)
             .then(pool_of("voters", 3, CONTROLLER))
             .and(Roles("kafka", BROKER))
+            .restarts_once_or_twice()
             .never_below(3)
             .ends(&[3, 4, 5], 6),
     ];

@@ -62,7 +62,7 @@ fn random_faults_break_nothing() {
 /// Kafka's own fault: whoever removes a voter may lose the leader in the same moment.
 #[test]
 fn a_leader_that_dies_of_each_removal_breaks_nothing() {
-    let names = ["controllers-3-5-3", "pool-replaced", "combined-to-separate", "controllers-emptied"];
+    let names = ["controllers-3-5-reverted", "pool-replaced", "combined-to-separate", "controllers-emptied"];
     let mut starts = Starts::default();
     let faults = Faults { answers: 5_000, until: 120_000, interleaves: true, ..Faults::default() };
     for scenario in scenarios::all().into_iter().filter(|one| names.contains(&one.name)) {
