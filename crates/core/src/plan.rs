@@ -49,6 +49,8 @@ const LOOK_AT_PARTITIONS_AGAIN: Duration = Duration::from_secs(5);
 const LOOK_AT_MACHINES_AGAIN: Duration = Duration::from_secs(10);
 /// How soon to look what became of what Kafka was asked to do. It does not tell.
 const LOOK_AFTER_DEEDS: Duration = Duration::from_millis(300);
+/// How many things Kafka is asked to do in one pass, at most.
+const MOST_DEEDS: usize = 8;
 
 /// Fields of the cluster's status that are never written with the rest of it.
 pub const KAFKA_FACTS: &[&str] = &["clusterId", "initialControllers", "registeredNodeIds"];
@@ -263,6 +265,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         unregister_then_upgrade(&mut plan, world, &cluster, due.is_empty());
     }
     pause_after_failures(&mut plan, world);
+    leave_the_rest_for_later(&mut plan, world);
     keep_members(&mut plan, world);
     if is_settled {
         plan.restarts
@@ -538,7 +541,7 @@ fn join_and_leave(plan: &mut Plan, world: &World, cluster: &Cluster, renewal: &R
     plan.deeds.extend(membership.change.map(Deed::Change));
 }
 
-/// Brokers that are gone are forgotten; when all of them are, the metadata version may move.
+/// Brokers that are gone are forgotten, a few at a time; when all of them are, the metadata version may move.
 fn unregister_then_upgrade(plan: &mut Plan, world: &World, cluster: &Cluster, all_restarted: bool) {
     let gone = registration::gone(world, cluster);
     let next = upgrade::metadata(world, cluster).filter(|_| plan.change().is_none() && all_restarted);
@@ -547,7 +550,7 @@ fn unregister_then_upgrade(plan: &mut Plan, world: &World, cluster: &Cluster, al
         Some(change) => plan.notices.extend(upgrade::waits_for(world, &change, &gone)),
         None => plan.notices.extend(upgrade::waits_for_pods(world, cluster)),
     }
-    plan.deeds.extend(gone.into_iter().map(Deed::Unregister));
+    plan.deeds.extend(registration::next(world, gone).into_iter().map(Deed::Unregister));
 }
 
 /// Asks nodes what they run with that were not asked since they started, or since something else is wanted.
@@ -595,6 +598,14 @@ fn pause_after_failures(plan: &mut Plan, world: &World) {
             plan.look_soon(Some(pause));
         }
     }
+}
+
+/// Kafka is asked to do a few things in each pass: whoever comes later in the pass waits for all of them. A change of the quorum comes
+/// first, and what failed before comes last, so that it does not stand in front of the rest for ever.
+fn leave_the_rest_for_later(plan: &mut Plan, world: &World) {
+    let has_failed = |deed: &Deed| world.troubles.iter().any(|trouble| trouble.deed == *deed);
+    plan.deeds.sort_by_cached_key(|deed| !matches!(deed, Deed::Change(_)) && has_failed(deed));
+    plan.deeds.truncate(MOST_DEEDS);
 }
 
 /// What a person allowed once is not allowed for ever: when none of the pods that were named is to lose anything any more, the

@@ -15,7 +15,7 @@ use crate::membership;
 use crate::names;
 use crate::notice::Notice;
 use crate::terminating;
-use crate::world::{Answer, PodView, World};
+use crate::world::{Answer, PodView, Trouble, World};
 
 /// The first version that tells of brokers that do not serve.
 const TELLS_OF_ALL: (u32, u32) = (4, 0);
@@ -35,6 +35,16 @@ pub(crate) fn gone(world: &World, cluster: &Cluster) -> BTreeSet<NodeId> {
         tracked(world).difference(&serving).copied().collect()
     };
     candidates.difference(&kept).copied().collect()
+}
+
+/// How many brokers are being unregistered at a time. Kafka may be made to name any number of them.
+const AT_ONCE: usize = 8;
+
+/// Those of the brokers that are gone to unregister now. What Kafka would not do before counts: only when it was done, others follow.
+pub(crate) fn next(world: &World, gone: BTreeSet<NodeId>) -> Vec<NodeId> {
+    let failed: BTreeSet<NodeId> = world.troubles.iter().filter_map(Trouble::of_unregistration).collect();
+    let (before, new): (Vec<_>, Vec<_>) = gone.into_iter().partition(|node| failed.contains(node));
+    before.into_iter().chain(new).take(AT_ONCE).collect()
 }
 
 /// How long a broker serves before it is told that it does not answer: while they restart, an answer gets lost now and then.

@@ -528,7 +528,30 @@ pub struct Trouble {
     pub failures: u32,
 }
 
+/// How many unregistrations that failed are remembered in a cluster. Fewer are tried at a time; the others are of brokers that are not
+/// to be unregistered any more.
+const MOST_UNREGISTRATIONS: usize = 16;
+
 impl Trouble {
+    /// Forgets the oldest unregistrations when there are too many: Kafka may name other brokers each time it is asked.
+    pub fn keep_few(all: &mut Vec<Self>) {
+        let count = all.iter().filter_map(Self::of_unregistration).count();
+        let mut too_many = count.saturating_sub(MOST_UNREGISTRATIONS);
+        all.retain(|trouble| {
+            let goes = too_many > 0 && trouble.of_unregistration().is_some();
+            too_many -= usize::from(goes);
+            !goes
+        });
+    }
+
+    /// The broker that Kafka did not forget.
+    pub(crate) fn of_unregistration(&self) -> Option<NodeId> {
+        match self.deed {
+            Deed::Unregister(node) => Some(node),
+            _ => None,
+        }
+    }
+
     /// May it be forgotten when this is remembered? Of what takes the place of each other only the newest is still wanted. Each node
     /// joins or leaves by itself: they take turns, and none is to forget how often it was refused.
     pub fn is_replaced_by(&self, newer: &Deed, now: Timestamp) -> bool {

@@ -17,7 +17,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinSet, yield_now};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
@@ -109,7 +109,11 @@ pub async fn serve(listener: TcpListener, phase: watch::Receiver<Phase>) -> Infa
     let mut connections = Connections::default();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => connections.add(serve_connection(stream, phase.clone())),
+            Ok((stream, _)) => {
+                connections.add(serve_connection(stream, phase.clone()));
+                // However many others wait to be accepted: it is looked at before it can be the oldest.
+                yield_now().await;
+            }
             Err(error) => {
                 warn!("cannot accept a probe's connection: {error}");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -207,12 +211,16 @@ mod tests {
     async fn launcher() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        start(listener);
+        address
+    }
+
+    fn start(listener: TcpListener) {
         let (sender, phase) = watch::channel(Phase::Starting);
         tokio::spawn(async move {
             let _sender = sender;
             serve(listener, phase).await
         });
-        address
     }
 
     async fn ask(address: SocketAddr, request: &str) -> String {
@@ -240,6 +248,26 @@ mod tests {
         // The oldest one was ended, long before its time was over.
         assert_eq!(idle[0].read(&mut [0; 1]).await.unwrap_or(0), 0);
         assert!(began.elapsed() < REQUEST_TIMEOUT / 2, "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_probe_in_the_middle_of_a_flood_is_answered() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        // All of them wait to be accepted, as when the launcher was busy for a moment.
+        let mut flood = Vec::new();
+        for _ in 0..CONNECTIONS / 2 {
+            flood.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut probe = TcpStream::connect(address).await.unwrap();
+        probe.write_all(b"GET /live HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        for _ in 0..CONNECTIONS * 3 {
+            flood.push(TcpStream::connect(address).await.unwrap());
+        }
+        start(listener);
+        let mut told = String::new();
+        let _ = probe.read_to_string(&mut told).await;
+        assert!(told.ends_with("starting\n"), "it was ended unheard: {told:?}");
     }
 
     #[tokio::test]

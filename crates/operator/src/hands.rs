@@ -12,8 +12,10 @@ mod secrets;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::claims::Growth;
@@ -30,11 +32,13 @@ use karst_core::{stored, strangers};
 use kube::api::{ApiResource, DynamicObject, ListParams, ObjectList, PartialObjectMeta, Patch, PatchParams};
 use kube::{Api, Client, Resource};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use self::confirmed::Confirmed;
 use crate::failure::{DEADLINE, Failure};
 use crate::heartbeats::{Heartbeats, Part};
 use crate::index::{Index, Indexed};
+use crate::keys::Keys;
 use crate::lease::Leadership;
 use crate::queue::Queue;
 use crate::refusals::Refusals;
@@ -48,6 +52,8 @@ const MANAGER: &str = "karst";
 const NEVER: &str = "1";
 /// How many calls of one pass run at once.
 const AT_ONCE: usize = 8;
+/// A call that fails after this long keeps others of its kind from being begun.
+const LONG: Duration = Duration::from_secs(2);
 
 /// The hands.
 #[derive(Clone)]
@@ -60,6 +66,7 @@ pub(crate) struct Hands {
     pub(crate) confirmed: Arc<Confirmed>,
     /// How often the same was written to objects lately, by kind and name.
     pub(crate) rewrites: Arc<Refusals<Rewrite>>,
+    pub(crate) keys: Keys,
 }
 
 impl std::fmt::Debug for Hands {
@@ -166,7 +173,8 @@ impl Hands {
             pool.meta().uid.as_deref().is_some_and(|uid| self.confirmed.is_there(uid))
         };
         let seen = pools.iter().filter_map(|name| world.pools.get(*name)).filter(|pool| !is_sure(pool));
-        let looked = futures::future::join_all(seen.map(|pool| self.exists(&world.key, pool))).await;
+        let looked =
+            few_at_once(seen.map(|pool| self.exists(&world.key, pool)).collect(), Result::is_err).await;
         looked.into_iter().collect()
     }
 
@@ -195,12 +203,8 @@ impl Hands {
     }
 
     async fn write_together(&self, world: &World, objects: Vec<Object>) -> Vec<Failure> {
-        futures::stream::iter(objects)
-            .map(|object| async move { self.write_one(world, &object).await })
-            .buffer_unordered(AT_ONCE)
-            .filter_map(async |result| result.err())
-            .collect()
-            .await
+        let writes = objects.into_iter().map(|object| async move { self.write_one(world, &object).await });
+        few_at_once(writes.collect(), Result::is_err).await.into_iter().filter_map(Result::err).collect()
     }
 
     /// Writes objects of which none waits for another, and says of each what became of it.
@@ -209,14 +213,11 @@ impl Hands {
         world: &World,
         objects: Vec<Object>,
     ) -> Vec<(Object, Result<(), Failure>)> {
-        futures::stream::iter(objects)
-            .map(|object| async move {
-                let outcome = self.write_one(world, &object).await;
-                (object, outcome)
-            })
-            .buffer_unordered(AT_ONCE)
-            .collect()
-            .await
+        let writes = objects.into_iter().map(|object| async move {
+            let outcome = self.write_one(world, &object).await;
+            (object, outcome)
+        });
+        few_at_once(writes.collect(), |(_, outcome)| outcome.is_err()).await
     }
 
     async fn write_one(&self, world: &World, object: &Object) -> Result<(), Failure> {
@@ -436,6 +437,26 @@ impl Hands {
         }
         Ok(())
     }
+}
+
+/// Makes calls, a few at once. When one fails for which the API server let us wait, no other is begun: each would wait as long, and
+/// what is not begun is due in the next pass all the same.
+pub(crate) async fn few_at_once<F: Future>(calls: Vec<F>, failed: fn(&F::Output) -> bool) -> Vec<F::Output> {
+    let (mut due, mut running) = (calls.into_iter(), FuturesUnordered::new());
+    let (mut ended, mut lets_wait) = (Vec::new(), false);
+    loop {
+        if !lets_wait {
+            running.extend(due.by_ref().take(AT_ONCE - running.len()).map(timed));
+        }
+        let Some((outcome, time)) = running.next().await else { return ended };
+        lets_wait |= time >= LONG && failed(&outcome);
+        ended.push(outcome);
+    }
+}
+
+async fn timed<F: Future>(call: F) -> (F::Output, Duration) {
+    let began = Instant::now();
+    (call.await, began.elapsed())
 }
 
 /// Who wrote fields of an object last, besides Karst. What a policy changes while Karst writes counts as Karst's.

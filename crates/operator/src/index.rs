@@ -83,6 +83,18 @@ pub(crate) struct Snapshot {
     pub(crate) unreadable: Vec<Arc<Unreadable>>,
 }
 
+impl Snapshot {
+    /// Are the pods and the pod sets as they were?
+    pub(crate) fn has_same_pods(&self, before: &Self) -> bool {
+        fn same<V>(now: &BTreeMap<String, Arc<V>>, before: &BTreeMap<String, Arc<V>>) -> bool {
+            let mut both = now.iter().zip(before);
+            now.len() == before.len()
+                && both.all(|((name, now), (known, before))| name == known && Arc::ptr_eq(now, before))
+        }
+        same(&self.pods, &before.pods) && same(&self.pod_sets, &before.pod_sets)
+    }
+}
+
 /// A pod set, and what its pods depend on.
 #[derive(Debug)]
 pub(crate) struct PodSetSnapshot {

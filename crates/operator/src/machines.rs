@@ -12,8 +12,11 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::hands::Hands;
+use crate::hands::{Hands, few_at_once};
 use crate::views::PodWire;
+
+/// Why nothing is known of a machine that was not asked for.
+const UNASKED: &str = "the API server did not answer for others";
 
 impl Hands {
     /// Reads a label of each machine. That it cannot be read is an answer too.
@@ -22,7 +25,8 @@ impl Hands {
         machines: &BTreeMap<String, String>,
     ) -> BTreeMap<String, Answer<Option<String>>> {
         let api: Api<Node> = Api::all(self.client.clone());
-        let asked = machines.iter().map(async |(machine, label)| {
+        let api = &api;
+        let asked = machines.iter().map(|(machine, label)| async move {
             let what = format!("could not read node {machine}");
             let answer = match self.call(&what, api.get_metadata(machine)).await {
                 Ok(node) => Answer::Known(node.metadata.labels.and_then(|mut all| all.remove(label))),
@@ -30,7 +34,11 @@ impl Hands {
             };
             (machine.clone(), answer)
         });
-        futures::future::join_all(asked).await.into_iter().collect()
+        let is_silent = |(_, answer): &(String, Answer<_>)| matches!(answer, Answer::Silent(_));
+        let unasked = |machine: &String| (machine.clone(), Answer::Silent(UNASKED.to_owned()));
+        let mut answers: BTreeMap<_, _> = machines.keys().map(unasked).collect();
+        answers.extend(few_at_once(asked.collect(), is_silent).await);
+        answers
     }
 
     /// Writes on a pod which rack it is in.

@@ -28,6 +28,7 @@ use karst_core::strangers::Needy;
 use karst_core::world::{Answers, RefusedGrowth, RefusedService, Settings, Stranger, World};
 use kube::Resource;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::ask::{self, Terms};
 use crate::checked::Checked;
@@ -35,15 +36,15 @@ use crate::clients::{Clients, Unchanged};
 use crate::clock;
 use crate::events::Events;
 use crate::failure::{DEADLINE, Failure};
-use crate::hands::Hands;
+use crate::hands::{Hands, few_at_once};
 use crate::index::{PodSetSnapshot, Snapshot};
 use crate::panics::Panicked;
-use crate::places::{Place, Room};
+use crate::places::{Pace, Place, Room};
 use crate::queue::{Outcome, Work};
 use crate::references::References;
 use crate::refusals::{Refusals, is_current, next_try};
 use crate::rendered::RenderedSets;
-use crate::silences::{Insistence, Silences};
+use crate::silences::{self, Insistence, Silences};
 use crate::slots::Slots;
 use crate::troubles::Troubles;
 use crate::unreadable::{self, LeftAlone};
@@ -57,11 +58,52 @@ const ROUNDS: usize = 8;
 const UNREAD: Duration = Duration::from_secs(5);
 /// How soon to look again whether a cluster that the selector does not show is still there.
 const UNSEEN: Duration = Duration::from_secs(60);
+/// How many keys that take long are made in one pass, at most.
+const SLOW_KEYS: usize = 16;
+/// How soon the next ones are made.
+const MORE_KEYS: Duration = Duration::from_millis(300);
+/// For how long Kafka is asked to do things in one pass. What was begun then is waited for.
+const COMMANDS: Duration = Duration::from_secs(4);
 /// Who asked for something that was refused, besides pod sets.
 const OBJECTS: &str = "objects";
 const CERTIFICATES: &str = "certificates";
 /// So many of the same kind say enough.
 const TOLD: usize = 3;
+
+/// What Kafka said to something it was to do: it did it, or would not, or let us wait in vain.
+enum Said {
+    Something,
+    Nothing,
+}
+
+/// The keys and certificates of one pass.
+#[derive(Debug)]
+struct Certifying {
+    /// How many keys that take long may still be made in it.
+    slow_keys: usize,
+    /// Is the rest of the pass to go on without?
+    is_over: bool,
+    /// Are some to be made in the next pass?
+    is_partial: bool,
+}
+
+impl Default for Certifying {
+    fn default() -> Self {
+        Self { slow_keys: SLOW_KEYS, is_over: false, is_partial: false }
+    }
+}
+
+impl Certifying {
+    /// So many of those that were due were tried, of so many that are wanted.
+    fn tried(&mut self, tried: usize, due: usize, wanted: usize) {
+        // If there was no time for all of them, there is none for more.
+        self.slow_keys = if tried < due { 0 } else { self.slow_keys - tried };
+        if tried < wanted {
+            self.is_partial = true;
+            self.is_over = true;
+        }
+    }
+}
 
 /// What became of a claim that was to grow.
 enum Grown {
@@ -111,7 +153,8 @@ impl Passes {
     /// A pass of a cluster.
     pub(crate) async fn cluster(&self, key: &ClusterKey, place: &Place) -> Outcome {
         let mut asking = Asking::default();
-        let (mut troubled, mut outcome_of_certificates, mut is_told) = (false, None, false);
+        let (mut certificates, mut outcome_of_certificates, mut is_told) =
+            (Certifying::default(), None, false);
         for _ in 0..ROUNDS {
             let snapshot = self.hands.index.snapshot(key);
             if !snapshot.unreadable.is_empty() {
@@ -142,7 +185,7 @@ impl Passes {
             }
             let mut world = self.world(key, kafka, snapshot, asking.answers.clone(), entropy);
             world.references = references;
-            let plan = match (self.decide)(&world) {
+            let mut plan = match (self.decide)(&world) {
                 Ok(plan) => plan,
                 Err(error) => {
                     tracing::error!(cluster = %key, %error, "could not render the cluster's objects");
@@ -155,11 +198,11 @@ impl Passes {
             if let Err(failure) = self.hands.pools_exist(&world, &plan.begins()).await {
                 return self.failed(key, &[failure]);
             }
-            if plan.facts.is_empty() && !plan.certificates.is_empty() && !troubled {
-                let failures = self.certify(&world, &plan.certificates).await;
+            if plan.facts.is_empty() && !plan.certificates.is_empty() && !certificates.is_over {
+                let failures = self.certify(&world, &plan.certificates, &mut certificates, place).await;
                 // What needs no new certificate goes on without.
-                troubled = !failures.is_empty();
-                outcome_of_certificates = troubled.then(|| self.failed(key, &failures));
+                certificates.is_over |= !failures.is_empty();
+                outcome_of_certificates = (!failures.is_empty()).then(|| self.failed(key, &failures));
                 continue;
             }
             if !plan.questions.is_empty() {
@@ -171,10 +214,16 @@ impl Passes {
                 continue;
             }
             if plan.facts.is_empty() {
-                let outcome = self.act(&world, plan).await;
-                return outcome_of_certificates.unwrap_or_else(|| self.not_before_asked_again(key, outcome));
+                if certificates.is_partial {
+                    // Pods that come before their keys wait for them, and longer than need be.
+                    plan.objects.retain(|object| !matches!(object, Object::PodSet(_)));
+                }
+                let outcome = self.act(&world, plan, place).await;
+                let outcome =
+                    outcome_of_certificates.unwrap_or_else(|| self.not_before_asked_again(key, outcome));
+                return if certificates.is_partial { outcome.no_later_than(MORE_KEYS) } else { outcome };
             }
-            match self.make_durable(&world, plan).await {
+            match self.make_durable(&world, plan, &mut certificates, place).await {
                 Ok(()) => {}
                 Err(failure) => return self.failed(key, &[failure]),
             }
@@ -203,10 +252,9 @@ impl Passes {
 
     /// Asks what the plan is to know. Meanwhile others work in its place.
     async fn ask(&self, world: &World, plan: &Plan, asking: &mut Asking, place: &Place) {
-        let hangs = self.silences.hangs(&world.key);
         let room = match asking.insists {
             true => place.room_whatever_it_takes().await,
-            false => place.room(hangs).await,
+            false => place.room(self.silences.pace(&world.key)).await,
         };
         let insistence = match (&room, asking.insists) {
             (_, true) => Insistence::Full,
@@ -216,7 +264,11 @@ impl Passes {
         let silences = self.silences.questions(world, insistence);
         let questions = &plan.questions;
         let answers = &mut asking.answers;
-        let kafka = Box::pin(ask::ask(&self.clients, &self.terms, world, questions, &silences, answers));
+        let kafka = Box::pin(async {
+            let began = Instant::now();
+            ask::ask(&self.clients, &self.terms, world, questions, &silences, answers).await;
+            self.silences.took(&world.key, began.elapsed());
+        });
         let all = async { futures::join!(self.hands.racks(&questions.machines), kafka) };
         let (machines, ()) = place.aside(room, Box::pin(all)).await;
         asking.answers.machines.extend(machines);
@@ -283,13 +335,18 @@ impl Passes {
     }
 
     /// Facts, and beside them what does not depend on them.
-    async fn make_durable(&self, world: &World, plan: Plan) -> Result<(), Failure> {
-        let facts =
-            futures::future::join_all(plan.facts.iter().map(|fact| self.hands.write_fact(world, fact)));
+    async fn make_durable(
+        &self,
+        world: &World,
+        plan: Plan,
+        certifying: &mut Certifying,
+        place: &Place,
+    ) -> Result<(), Failure> {
+        let facts = plan.facts.iter().map(|fact| self.hands.write_fact(world, fact));
         let (facts, objects, certificates) = futures::join!(
-            facts,
+            few_at_once(facts.collect(), Result::is_err),
             self.hands.write(world, plan.objects),
-            self.certify(world, &plan.certificates)
+            self.certify(world, &plan.certificates, certifying, place)
         );
         self.meet_strangers(&world.key, &objects);
         facts.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -307,18 +364,35 @@ impl Passes {
         unsaid.into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// Makes what is asked for of keys and certificates.
-    async fn certify(&self, world: &World, issues: &[Issue]) -> Vec<Failure> {
-        let failures = self.hands.certify(world, issues).await;
+    /// Makes what is asked for of keys and certificates: what takes a moment at once, and some of the keys that take long. Others work
+    /// meanwhile.
+    async fn certify(
+        &self,
+        world: &World,
+        issues: &[Issue],
+        certifying: &mut Certifying,
+        place: &Place,
+    ) -> Vec<Failure> {
+        let (slow, quick): (Vec<_>, Vec<_>) = issues.iter().partition(|issue| issue.takes_long());
+        let mut failures = self.hands.certify(world, &quick).await;
+        let due = &slow[..slow.len().min(certifying.slow_keys)];
+        let mut tried = 0;
+        if !due.is_empty() {
+            let (count, failed) = place.aside(Room::Free(None), self.hands.certify_slowly(world, due)).await;
+            tried = count;
+            failures.extend(failed);
+        }
+        certifying.tried(tried, due.len(), slow.len());
         self.remember_refusals(&world.key, CERTIFICATES, &failures);
         self.meet_strangers(&world.key, &failures);
-        for issue in issues.iter().filter(|issue| failures.is_empty() && issue.is_remarkable()) {
+        let made = quick.into_iter().chain(slow.into_iter().take(tried));
+        for issue in made.filter(|issue| failures.is_empty() && issue.is_remarkable()) {
             self.events.certificates(&world.key, &world.kafka.object_ref(&()), issue).await;
         }
         failures
     }
 
-    async fn act(&self, world: &World, mut plan: Plan) -> Outcome {
+    async fn act(&self, world: &World, mut plan: Plan, place: &Place) -> Outcome {
         let key = &world.key;
         let mut failures = Vec::new();
         if plan.relies_on_pods()
@@ -381,9 +455,7 @@ impl Passes {
         }
         let look_again = plan.look_again.into_iter().chain(admission.look_again).min();
         self.checked.remember(key, std::mem::take(&mut plan.checked_settings));
-        for deed in &plan.deeds {
-            failures.extend(self.ask_kafka_to(world, deed).await.err());
-        }
+        failures.extend(self.ask_kafka_for_all(world, &plan.deeds, place).await);
         for annotation in &plan.forgotten {
             match self.hands.forget_annotation(world, annotation).await {
                 Ok(()) => self.events.annotation_removed(key, &world.kafka.object_ref(&()), annotation).await,
@@ -497,9 +569,45 @@ impl Passes {
         Ok(())
     }
 
+    /// Lets Kafka do things, one after the other. Meanwhile others work in its place. Of whoever does not answer nothing more is asked
+    /// in this pass, and of nobody for long.
+    async fn ask_kafka_for_all(&self, world: &World, deeds: &[Deed], place: &Place) -> Vec<Failure> {
+        if deeds.is_empty() {
+            return Vec::new();
+        }
+        let key = &world.key;
+        let before = self.hands.index.snapshot(key);
+        let room = match self.silences.pace(key) {
+            Pace::Prompt => place.room(Pace::Prompt).await,
+            Pace::Slow | Pace::Hangs => place.room_whatever_it_takes().await,
+        };
+        let commands = async {
+            // There may have been a queue before it.
+            if !self.hands.index.snapshot(key).has_same_pods(&before) {
+                return vec![Failure::Changed(format!(
+                    "the pods of {} changed while others were asked",
+                    key.name
+                ))];
+            }
+            let (mut failures, began) = (Vec::new(), Instant::now());
+            for deed in deeds {
+                match self.ask_kafka_to(world, deed).await {
+                    Ok(Said::Something) => {}
+                    Ok(Said::Nothing) => break,
+                    Err(failure) => failures.push(failure),
+                }
+                if began.elapsed() >= COMMANDS {
+                    break;
+                }
+            }
+            failures
+        };
+        place.aside(room, Box::pin(commands)).await
+    }
+
     /// Lets Kafka do something. What became of it is seen when it is asked again: a failure is only remembered, so that it
     /// is told and does not repeat itself at once.
-    async fn ask_kafka_to(&self, world: &World, deed: &Deed) -> Result<(), Failure> {
+    async fn ask_kafka_to(&self, world: &World, deed: &Deed) -> Result<Said, Failure> {
         let key = &world.key;
         self.hands.wishes_are_as_seen(world).await?;
         if let Deed::Change(change) = deed {
@@ -513,18 +621,21 @@ impl Passes {
             // Before it is told: without an answer it may have happened all the same.
             self.checked.forget(key);
         }
+        let began = Instant::now();
         let done = tokio::time::timeout(time, self.clients.do_it(world, deed)).await;
+        let took = began.elapsed();
+        self.silences.took(key, took);
         if let Err(error) = done.unwrap_or(Err(Unchanged::Late(time))) {
             tracing::warn!(cluster = %key, ?deed, %error, "Kafka did not do it");
             self.troubles.remember(key, deed, &error);
-            return Ok(());
+            return Ok(if took >= silences::LONG { Said::Nothing } else { Said::Something });
         }
         self.troubles.succeeded(key, deed);
         self.events.done(key, &world.kafka.object_ref(&()), deed).await;
         if let Deed::Unregister(node) = deed {
             self.hands.forget_broker(world, *node).await?;
         }
-        Ok(())
+        Ok(Said::Something)
     }
 
     /// A voter that is added or removed at the wrong moment can cost the quorum. The leader is asked again right before, and the change
@@ -720,8 +831,11 @@ impl Passes {
             }
             outcome
         });
-        let mut failures: Vec<_> =
-            futures::future::join_all(actions).await.into_iter().filter_map(Result::err).collect();
+        let mut failures: Vec<_> = few_at_once(actions.collect(), Result::is_err)
+            .await
+            .into_iter()
+            .filter_map(Result::err)
+            .collect();
         // What was just created reports itself: the status is written when there is nothing else to do.
         if plan.actions.is_empty() && set.status.as_ref() != Some(&plan.status) {
             failures.extend(self.hands.write_report(cluster, set, &plan.status).await.err());

@@ -1,17 +1,25 @@
 //! Who may work, and who waits for others.
 //!
 //! A pass that works has one of few places. While it waits for Kafka it gives its place away: a cluster that does not answer costs
-//! the others nothing. How many may wait is bounded too, and clusters that are known to hang have places of their own for it, so
-//! that they never stand in front of those that answer.
+//! the others nothing. How many may wait is bounded too, and clusters that are known to hang or to be slow have places of their own for
+//! it, so that they never stand in front of those that answer. Whoever works for long for another reason goes on in a place of its
+//! own as well, as long as there is one.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 /// How many clusters may be asked at once of which it is not known that they hang.
 const ASKING: usize = 32;
-/// How many clusters that hang may be asked at once.
+/// How many clusters that hang, or are slow, may be asked at once.
 const HANGING: usize = 8;
+/// How many may work for long beside the others.
+const LONG: usize = 16;
+/// How long a pass may have its place before it makes room for others.
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// The places of one process.
 #[derive(Debug)]
@@ -19,6 +27,17 @@ pub(crate) struct Places {
     working: Arc<Semaphore>,
     asking: Arc<Semaphore>,
     hanging: Arc<Semaphore>,
+    long: Arc<Semaphore>,
+}
+
+/// How a cluster answered lately.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    Prompt,
+    /// It lets others wait, and says something in the end.
+    Slow,
+    /// It says nothing.
+    Hangs,
 }
 
 /// The place of one piece of work.
@@ -44,6 +63,7 @@ impl Places {
             working: semaphore(workers.max(1)),
             asking: semaphore(ASKING),
             hanging: semaphore(HANGING),
+            long: semaphore(LONG),
         })
     }
 
@@ -55,10 +75,15 @@ impl Places {
 }
 
 impl Place {
-    /// Room for a question to a cluster, before its place to work is given away.
-    pub(crate) async fn room(&self, hangs: bool) -> Room {
-        if !hangs {
-            return Room::Free(free(&self.places.asking).await);
+    /// Room for a question to a cluster. Whoever waits for it has given the place to work away.
+    pub(crate) async fn room(&self, pace: Pace) -> Room {
+        match pace {
+            Pace::Prompt => {
+                self.give_away();
+                return Room::Free(free(&self.places.asking).await);
+            }
+            Pace::Slow => return self.room_whatever_it_takes().await,
+            Pace::Hangs => {}
         }
         match Arc::clone(&self.places.hanging).try_acquire_owned() {
             Ok(free) => Room::Free(Some(free)),
@@ -66,7 +91,7 @@ impl Place {
         }
     }
 
-    /// Room for a question that must be asked, though the cluster is known to hang.
+    /// Room for what must be asked, though the cluster is known to hang or to be slow.
     pub(crate) async fn room_whatever_it_takes(&self) -> Room {
         self.give_away();
         Room::Free(free(&self.places.hanging).await)
@@ -79,6 +104,20 @@ impl Place {
         drop(room);
         self.take_back().await;
         done
+    }
+
+    /// Does work. What takes long goes on in another place, so that others get this one.
+    pub(crate) async fn not_for_long<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            if let Ok(done) = timeout(LONGEST, work.as_mut()).await {
+                return done;
+            }
+            let other = Arc::clone(&self.places.long).try_acquire_owned();
+            if let (Ok(other), Some(held)) = (other, self.lock().as_mut()) {
+                *held = other;
+            }
+        }
     }
 
     fn give_away(&self) {
@@ -113,7 +152,7 @@ mod tests {
         let places = Places::new(1);
         let first = places.one().await;
         assert!(places.one().now_or_never().is_none());
-        let room = first.room(false).await;
+        let room = first.room(Pace::Prompt).await;
         let mut asking = Box::pin(first.aside(room, pending::<()>()));
         assert!(asking.as_mut().now_or_never().is_none());
         assert!(places.one().now_or_never().is_some());
@@ -124,7 +163,7 @@ mod tests {
         let places = Places::new(1);
         let first = places.one().await;
         let (answer, answered) = tokio::sync::oneshot::channel::<()>();
-        let room = first.room(false).await;
+        let room = first.room(Pace::Prompt).await;
         let mut asking = Box::pin(first.aside(room, answered));
         assert!(asking.as_mut().now_or_never().is_none());
         let second = places.one().await;
@@ -140,12 +179,48 @@ mod tests {
         let place = places.one().await;
         let mut rooms = Vec::new();
         for _ in 0..HANGING {
-            rooms.push(place.room(true).await);
+            rooms.push(place.room(Pace::Hangs).await);
         }
         assert!(rooms.iter().all(|room| matches!(room, Room::Free(Some(_)))));
-        assert!(matches!(place.room(true).await, Room::Full));
-        assert!(matches!(place.room(false).now_or_never(), Some(Room::Free(Some(_)))));
+        assert!(matches!(place.room(Pace::Hangs).await, Room::Full));
+        assert!(matches!(place.room(Pace::Prompt).now_or_never(), Some(Room::Free(Some(_)))));
         rooms.pop();
-        assert!(matches!(place.room(true).await, Room::Free(Some(_))));
+        assert!(matches!(place.room(Pace::Hangs).await, Room::Free(Some(_))));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_room_keeps_nobody_from_working() {
+        let places = Places::new(1);
+        let mut rooms = Vec::new();
+        for pace in [Pace::Prompt, Pace::Slow] {
+            let place = places.one().await;
+            while let Some(Room::Free(room)) = place.room(pace).now_or_never() {
+                rooms.push(room);
+            }
+            let mut waiting = Box::pin(place.room(pace));
+            assert!(waiting.as_mut().now_or_never().is_none(), "{pace:?}");
+            assert!(places.one().now_or_never().is_some(), "{pace:?}");
+        }
+        assert_eq!(rooms.len(), ASKING + HANGING);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_works_for_long_makes_room_for_others_as_far_as_there_is_another_place() {
+        let places = Places::new(1);
+        let mut long = Vec::new();
+        for others in 0..=LONG {
+            let place = places.one().await;
+            let mut working = Box::pin(async move { place.not_for_long(pending::<()>()).await });
+            assert!(working.as_mut().now_or_never().is_none());
+            assert!(places.one().now_or_never().is_none(), "it has its place at first");
+            assert!(timeout(LONGEST + Duration::from_millis(1), working.as_mut()).await.is_err());
+            long.push(working);
+            assert_eq!(places.one().now_or_never().is_some(), others < LONG, "{others} others");
+        }
+        // The last one still has its place, and leaves it when there is room.
+        drop(long.remove(0));
+        let last = long.last_mut().unwrap();
+        assert!(timeout(LONGEST + Duration::from_millis(1), last.as_mut()).await.is_err());
+        assert!(places.one().now_or_never().is_some());
     }
 }

@@ -85,6 +85,14 @@ impl Outcome {
         }
     }
 
+    /// The same, but that it is looked at again by then.
+    pub(crate) fn no_later_than(mut self, soon: Duration) -> Self {
+        if let Self::Done { look_again } | Self::Changed { look_again, .. } = &mut self {
+            *look_again = Some(look_again.map_or(soon, |known| known.min(soon)));
+        }
+        self
+    }
+
     fn look_again(&self) -> Option<Duration> {
         match self {
             Self::Done { look_again } | Self::Changed { look_again, .. } => *look_again,

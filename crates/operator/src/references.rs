@@ -18,7 +18,7 @@ use crate::heartbeats::Heartbeats;
 use crate::queue::{Queue, Work};
 use crate::texts;
 use crate::views::SecretWire;
-use crate::watch::{Event, ListWatch, Next, Read, Turns};
+use crate::watch::{Event, ListWatch, Next, Read, Turns, item};
 
 /// Larger objects are not read: all of each is kept. etcd takes hardly more.
 const LARGEST: usize = 1 << 20;
@@ -233,8 +233,8 @@ fn change<K: Named>(event: Event<K>, listed: &mut bool) -> Option<Change<K::Cont
 }
 
 fn found<K: Named>(read: Read<K>) -> Reference<K::Content> {
-    match read {
-        Ok(object) => Reference::Found(object.content()),
+    match item::contained(read, |_| None, K::content) {
+        Ok(content) => Reference::Found(content),
         Err(unreadable) => Reference::Unreadable(unreadable.why),
     }
 }
@@ -242,6 +242,7 @@ fn found<K: Named>(read: Read<K>) -> Reference<K::Content> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::watch::item::fragile::Fragile;
     use serde_json::json;
 
     fn secret(value: &str) -> SecretWire {
@@ -291,6 +292,25 @@ mod tests {
         let read = crate::watch::item::read::<SecretWire>(&text, LARGEST).unwrap();
         let change = change(Event::Applied(read), &mut false);
         assert!(matches!(change, Some(Change::Seen(Reference::Unreadable(why))) if why.contains("1024 KiB")));
+    }
+
+    impl Named for Fragile {
+        type Content = Files;
+
+        fn content(self) -> Files {
+            self.look();
+            Files::default()
+        }
+    }
+
+    #[test]
+    fn one_whose_content_panics_cannot_be_read_and_harms_no_other() {
+        let read = |name: &str| change(Event::Applied(Ok(Fragile::new("c", name))), &mut false);
+        let broken = read("broken");
+        assert!(
+            matches!(&broken, Some(Change::Seen(Reference::Unreadable(why))) if why.starts_with("an internal error"))
+        );
+        assert!(matches!(read("fine"), Some(Change::Seen(Reference::Found(_)))));
     }
 
     #[test]

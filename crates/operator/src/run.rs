@@ -21,6 +21,7 @@ use crate::hands::Hands;
 use crate::heartbeats::Heartbeats;
 use crate::http::{self, Health, Rendered};
 use crate::index::Index;
+use crate::keys::Keys;
 use crate::lease::{Election, Leadership};
 use crate::metrics::Metrics;
 use crate::pass::Passes;
@@ -114,6 +115,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
             heartbeats: Arc::clone(&heartbeats),
             confirmed: Arc::default(),
             rewrites: Arc::default(),
+            keys: Keys::default(),
         },
         config_maps: References::new(client.clone(), Arc::clone(&queue), Arc::clone(&heartbeats)),
         named_secrets: References::new(client.clone(), Arc::clone(&queue), Arc::clone(&heartbeats)),

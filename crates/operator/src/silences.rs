@@ -15,8 +15,12 @@ use karst_core::names::ClusterKey;
 use karst_core::world::{Answer, World};
 use tokio::time::{Instant, timeout};
 
-/// Whoever takes this long to say nothing lets us wait.
-const LONG: Duration = Duration::from_millis(500);
+use crate::places::Pace;
+
+/// Whoever takes this long lets us wait.
+pub(crate) const LONG: Duration = Duration::from_millis(500);
+/// For how long a cluster counts as slow that let us wait, and said something in the end.
+const SLOW: Duration = Duration::from_secs(60);
 /// The first pause.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// The longest pause.
@@ -69,11 +73,19 @@ struct Silent {
 
 /// The silences of all clusters.
 #[derive(Debug, Default)]
-pub(crate) struct Silences(Mutex<HashMap<ClusterKey, Silent>>);
+pub(crate) struct Silences {
+    all: Mutex<HashMap<ClusterKey, Silent>>,
+    /// Until when clusters count as slow.
+    slow: Mutex<HashMap<ClusterKey, Instant>>,
+}
 
 impl Silences {
     fn lock(&self) -> MutexGuard<'_, HashMap<ClusterKey, Silent>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn slow(&self) -> MutexGuard<'_, HashMap<ClusterKey, Instant>> {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The questions of a pass.
@@ -86,9 +98,21 @@ impl Silences {
         Questions { silences: self, key, pods, insistence, from_memory: Mutex::new(false) }
     }
 
-    /// Does it let us wait?
-    pub(crate) fn hangs(&self, key: &ClusterKey) -> bool {
-        self.lock().contains_key(key)
+    /// How did it answer lately?
+    pub(crate) fn pace(&self, key: &ClusterKey) -> Pace {
+        let is_slow = || self.slow().get(key).is_some_and(|until| Instant::now() < *until);
+        match self.lock().contains_key(key) {
+            true => Pace::Hangs,
+            false if is_slow() => Pace::Slow,
+            false => Pace::Prompt,
+        }
+    }
+
+    /// It took so long to do what it was asked, whatever came of it.
+    pub(crate) fn took(&self, key: &ClusterKey, time: Duration) {
+        if time >= LONG {
+            self.slow().insert(key.clone(), Instant::now() + SLOW);
+        }
     }
 
     /// How long until somebody in the cluster is to be asked again.
@@ -100,6 +124,7 @@ impl Silences {
 
     /// The cluster is gone.
     pub(crate) fn forget(&self, key: &ClusterKey) {
+        self.slow().remove(key);
         self.lock().remove(key);
     }
 }
@@ -225,7 +250,7 @@ mod tests {
             if !hang(&silences, &world, Insistence::Patient).await.is_zero() {
                 asked_at.push(began.elapsed().as_secs());
             }
-            assert!(silences.hangs(&world.key));
+            assert_eq!(silences.pace(&world.key), Pace::Hangs);
             tokio::time::advance(Duration::from_millis(500)).await;
         }
         assert_eq!(asked_at, [2, 6, 12, 22, 40, 72], "pauses of 2, 4, 8, 16 and 30 s");
@@ -250,10 +275,27 @@ mod tests {
         let questions = silences.questions(&world, Insistence::Patient);
         let known = questions.ask(Whom::Quorum, PATIENCE, async { Answer::Known(1) }).await;
         assert_eq!(known, Answer::Known(1));
-        assert!(!silences.hangs(&world.key));
+        assert_eq!(silences.pace(&world.key), Pace::Prompt);
         let no = async { Answer::<()>::Silent("refused".to_owned()) };
         questions.ask(Whom::Brokers, PATIENCE, no).await;
-        assert!(!silences.hangs(&world.key));
+        assert_eq!(silences.pace(&world.key), Pace::Prompt);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_answers_late_counts_as_slow_for_a_while() {
+        let (silences, world) = (Silences::default(), world());
+        let key = &world.key;
+        silences.took(key, LONG - Duration::from_millis(1));
+        assert_eq!(silences.pace(key), Pace::Prompt);
+        silences.took(key, LONG);
+        silences.took(key, Duration::ZERO);
+        assert_eq!(silences.pace(key), Pace::Slow, "one answer in time does not make up for it");
+        hang(&silences, &world, Insistence::Patient).await;
+        assert_eq!(silences.pace(key), Pace::Hangs);
+        tokio::time::advance(SLOW).await;
+        let questions = silences.questions(&world, Insistence::Full);
+        questions.ask(Whom::Quorum, PATIENCE, async { Answer::Known(1) }).await;
+        assert_eq!(silences.pace(key), Pace::Prompt);
     }
 
     #[tokio::test(start_paused = true)]

@@ -40,12 +40,13 @@ impl Troubles {
         let mut all = self.lock();
         let troubles = all.entry(key.clone()).or_default();
         let before = troubles.iter().position(|trouble| trouble.deed == *deed);
-        let failures = before.map_or(0, |at| troubles.swap_remove(at).failures);
+        let failures = before.map_or(0, |at| troubles.remove(at).failures);
         let now = Timestamp::now();
         troubles.retain(|trouble| !trouble.is_replaced_by(deed, now));
         let until = now.checked_add(pause(deed, failures)).unwrap_or(Timestamp::MAX);
         let failures = failures.saturating_add(1);
         troubles.push(Trouble { deed: deed.clone(), why: why.to_string(), until, failures });
+        Trouble::keep_few(troubles);
     }
 
     /// This one did not fail.

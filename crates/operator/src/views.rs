@@ -17,7 +17,7 @@ use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetSpec}
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
+use karst_api::{Condition, Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::names::REVISION_ANNOTATION;
 use karst_core::objects::{pod_set_digest, service_digest};
 use karst_core::stored::{budget_digest, policy_digest};
@@ -55,12 +55,21 @@ pub(crate) trait Watched:
 
     /// The part of the object that is kept.
     fn view(self) -> Self::View;
+
+    /// What its status says, of a kind whose status says that it cannot be read.
+    fn conditions(&self) -> Option<Vec<Condition>> {
+        None
+    }
 }
 
 impl Watched for Kafka {
     type View = Kafka;
 
     const LARGEST: usize = LARGEST_KEPT;
+
+    fn conditions(&self) -> Option<Vec<Condition>> {
+        self.status.as_ref()?.conditions.clone()
+    }
 
     fn view(mut self) -> Kafka {
         self.metadata.managed_fields = None;

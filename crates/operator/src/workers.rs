@@ -69,7 +69,7 @@ impl<J: Job> Workers<J> {
 
     async fn finish(self: Arc<Self>, work: Work, place: Place) {
         let began = Instant::now();
-        let outcome = match Box::pin(contained(self.job.work(&work, &place))).await {
+        let outcome = match Box::pin(contained(place.not_for_long(self.job.work(&work, &place)))).await {
             Ok(outcome) => self.with_resync(&work, outcome),
             Err(panicked) => self.after_panic(&work, &panicked).await,
         };
@@ -110,7 +110,7 @@ mod tests {
     use karst_core::names::ClusterKey;
 
     use super::*;
-    use crate::places::Room;
+    use crate::places::{Pace, Room};
 
     const DONE: Outcome = Outcome::Done { look_again: None };
     /// How long Kafka that hangs is waited for.
@@ -131,7 +131,7 @@ mod tests {
         async fn work(&self, work: &Work, place: &Place) -> Outcome {
             let name = work.cluster().name.clone();
             if name.starts_with("hung") {
-                let room = place.room(false).await;
+                let room = place.room(Pace::Prompt).await;
                 place.aside(room, tokio::time::sleep(HANG)).await;
             }
             assert!(!name.starts_with("broken"), "it is broken");
@@ -226,7 +226,7 @@ mod tests {
     async fn a_question_that_is_not_asked_leaves_no_place_taken() {
         let places = Places::new(1);
         let place = places.one().await;
-        let room = place.room(true).await;
+        let room = place.room(Pace::Hangs).await;
         assert!(matches!(room, Room::Free(_)));
         place.aside(room, std::future::ready(())).await;
         drop(place);

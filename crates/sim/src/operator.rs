@@ -480,7 +480,15 @@ impl Operator {
         }
         self.checked.extend(plan.checked_settings);
         for deed in &plan.deeds {
-            self.note(&mut failures, |own| own.ask_kafka_to(sim, world, deed))?;
+            let mut has_answered = true;
+            self.note(&mut failures, |own| {
+                has_answered = own.ask_kafka_to(sim, world, deed)?;
+                Ok(())
+            })?;
+            // As the real one: whoever does not answer is not asked for more.
+            if !has_answered {
+                break;
+            }
         }
         for annotation in &plan.forgotten {
             self.note(&mut failures, |own| own.forget(sim, world, annotation))?;

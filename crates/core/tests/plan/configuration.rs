@@ -296,6 +296,42 @@ fn a_value_that_kafka_does_not_take_is_told_and_stops_nothing_else() {
     assert!(configured(&answered(&world, &mut kafka)).contains(&refused), "it is tried again");
 }
 
+#[test]
+fn of_many_settings_a_few_are_told_at_a_time_and_those_that_were_refused_come_last() {
+    let (mut world, mut kafka) = at_rest();
+    let keys = [
+        "background.threads",
+        "log.cleaner.threads",
+        "log.retention.bytes",
+        "log.retention.ms",
+        "message.max.bytes",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+    ];
+    keys.iter().for_each(|key| set(&mut world, key, 1_000_000));
+    let plan = answered(&world, &mut kafka);
+    carry_out(&mut world, plan);
+    let first = configured(&answered(&world, &mut kafka));
+    assert_eq!(first.len(), 8);
+    let refused = |change: &SettingChange| Trouble {
+        deed: Deed::Configure(change.clone()),
+        why: "no".to_owned(),
+        until: world.now,
+        failures: 1,
+    };
+    world.troubles = first.iter().take(5).map(refused).collect();
+    let then = configured(&answered(&world, &mut kafka));
+    assert_eq!(then.len(), 8);
+    let of = |changes: &[SettingChange]| -> BTreeSet<String> {
+        changes.iter().map(|change| change.key.clone()).collect()
+    };
+    let new: BTreeSet<_> = keys.iter().map(|key| (*key).to_owned()).collect();
+    let new: BTreeSet<_> = new.difference(&of(&first[..5])).cloned().collect();
+    assert_eq!(of(&then[..4]), new, "nobody waits behind what was refused");
+}
+
 /// What nodes would read when they start, of one setting.
 fn written(world: &World, key: &str) -> BTreeSet<Option<String>> {
     let pods = world.pod_sets.values().flat_map(|set| set.pods.values());

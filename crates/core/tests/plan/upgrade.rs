@@ -6,6 +6,7 @@ use crate::support::*;
 use k8s_openapi::jiff::Timestamp;
 use karst_api::Role;
 use karst_core::ids::NodeId;
+use karst_core::membership::Change;
 use karst_core::plan::{Deed, plan};
 use karst_core::world::{Answer, Trouble, World};
 
@@ -255,6 +256,64 @@ fn an_unregistration_that_fails_is_told_and_tried_again_after_a_pause() {
     assert!(held.notices.iter().any(|notice| notice.to_string().contains("broker 9")));
     world.now = until;
     assert_eq!(plan(&answered(&world, &mut kafka)).unwrap().deeds, [deed]);
+}
+
+#[test]
+fn of_thousands_of_brokers_that_are_gone_a_few_are_unregistered_at_a_time() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    kafka.registered.extend((1_000..11_000).map(NodeId));
+    world.answers.quorum = kafka.quorum(&world);
+    world.answers.registered = kafka.registered(&world);
+    let of = |nodes: &[i32]| nodes.iter().map(|node| Deed::Unregister(NodeId(*node))).collect::<Vec<_>>();
+    let until = Timestamp::from_second(world.now.as_second() + 3).unwrap();
+    let trouble = |node: i32| Trouble { deed: of(&[node]).remove(0), why: "no".into(), until, failures: 1 };
+    let first = plan(&world).unwrap();
+    assert_eq!(first.deeds, of(&[1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007]));
+    assert!(first.look_again.is_some(), "the others are not forgotten");
+
+    // What failed counts: else there would be more and more of it.
+    world.troubles = vec![trouble(1003), trouble(1000)];
+    assert_eq!(plan(&world).unwrap().deeds, of(&[1001, 1002, 1004, 1005, 1006, 1007]));
+    world.troubles = (1000..1008).map(trouble).collect();
+    let held = plan(&world).unwrap();
+    assert_eq!(held.deeds, []);
+    let told = held.notices.iter().filter(|notice| notice.to_string().contains("broker 10"));
+    assert_eq!(told.count(), 8);
+    // A broker that is not gone any more takes no turn from others.
+    world.troubles = (500..508).map(trouble).collect();
+    assert_eq!(plan(&world).unwrap().deeds.len(), 8);
+    world.now = until;
+    world.troubles = vec![trouble(1003)];
+    assert_eq!(
+        plan(&world).unwrap().deeds,
+        of(&[1000, 1001, 1002, 1004, 1005, 1006, 1007, 1003]),
+        "what failed before comes last"
+    );
+}
+
+#[test]
+fn all_brokers_that_are_gone_are_unregistered_in_the_end() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    kafka.registered.extend((1_000..1_030).map(NodeId));
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(kafka.registered.len(), 3);
+}
+
+#[test]
+fn of_unregistrations_that_failed_the_last_ones_are_remembered_and_everything_else() {
+    let of = |deed| Trouble { deed, why: "no".into(), until: Timestamp::UNIX_EPOCH, failures: 1 };
+    let change = of(Deed::Change(Change::MakeDynamic));
+    let mut all = vec![change.clone()];
+    for node in 0..1_000 {
+        all.push(of(Deed::Unregister(NodeId(node))));
+        Trouble::keep_few(&mut all);
+    }
+    assert_eq!(all.len(), 17);
+    assert_eq!((&all[0], &all[16]), (&change, &of(Deed::Unregister(NodeId(999)))));
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Keys and certificates on their way into Secrets.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
+use karst_certs::{Error, SecretWrite};
 use karst_core::certificates::{Issue, Ownership, secret_object};
 use karst_core::names::ClusterKey;
 use karst_core::strangers;
@@ -11,25 +13,49 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::Request;
 use kube::{Api, Resource};
 use serde_json::json;
+use tokio::time::{Instant, timeout_at};
 
-use super::{AT_ONCE, Hands, MANAGER, found};
+use super::{Hands, MANAGER, few_at_once, found};
 use crate::failure::Failure;
 use crate::keys;
 use crate::views::SecretWire;
 
+/// How long one pass is about keys that take long. Whatever else the cluster needs waits for them.
+const LONGEST: Duration = Duration::from_secs(10);
+
 impl Hands {
-    /// Makes keys and certificates and writes them: what belongs together in its order, the rest at once.
-    pub(crate) async fn certify(&self, world: &World, issues: &[Issue]) -> Vec<Failure> {
-        let mut failures = Vec::new();
-        for some in issues.chunks(2 * AT_ONCE) {
-            let written = some.iter().map(|issue| self.write_certificates(world, issue));
-            failures.extend(futures::future::join_all(written).await.into_iter().filter_map(Result::err));
-        }
-        failures
+    /// Makes keys and certificates that take a moment and writes them: what belongs together in its order, the rest at once.
+    pub(crate) async fn certify(&self, world: &World, issues: &[&Issue]) -> Vec<Failure> {
+        let written = issues.iter().map(|issue| async move {
+            let made = issue.make(world.now);
+            self.write_certificates(world, issue, made).await
+        });
+        few_at_once(written.collect(), Result::is_err).await.into_iter().filter_map(Result::err).collect()
     }
 
-    async fn write_certificates(&self, world: &World, issue: &Issue) -> Result<(), Failure> {
-        let made = keys::make(issue, world.now).await;
+    /// Makes keys and certificates that take long and writes them, one after the other: so every cluster has its turn. Tells how many
+    /// were tried; there is time for the others in later passes.
+    pub(crate) async fn certify_slowly(&self, world: &World, issues: &[&Issue]) -> (usize, Vec<Failure>) {
+        let (mut tried, mut failures) = (0, Vec::new());
+        let end = Instant::now() + LONGEST;
+        for issue in issues {
+            let Ok(turn) = timeout_at(end, self.keys.turn()).await else { break };
+            tried += 1;
+            let made = keys::make(issue, world.now, turn).await;
+            failures.extend(self.write_certificates(world, issue, made).await.err());
+            if Instant::now() >= end {
+                break;
+            }
+        }
+        (tried, failures)
+    }
+
+    async fn write_certificates(
+        &self,
+        world: &World,
+        issue: &Issue,
+        made: Result<Vec<SecretWrite>, Error>,
+    ) -> Result<(), Failure> {
         let made = made.map_err(|source| Failure::Certificate { what: issue.to_string(), source })?;
         for write in made {
             let secret = secret_object(world, issue.pool(), write);

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -11,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use karst_core::ids::Entropy;
 use karst_core::plan::{Removal, Seen};
 use karst_core::podset::PodAction;
-use karst_core::world::{Answers, Meta, PodSetView, Settings};
+use karst_core::world::{Answer, Answers, Meta, PodSetView, Settings};
 use kube::client::Body;
 use tower::service_fn;
 
@@ -25,6 +26,10 @@ const CLAIM: &str = "data-c-kafka-0";
 pub(crate) struct Server {
     objects: Arc<Mutex<BTreeMap<String, Value>>>,
     written: Arc<Mutex<Vec<(Method, String, Value)>>>,
+    /// Requests that are not answered yet, and how many there were at most.
+    open: Arc<Mutex<(usize, usize)>>,
+    /// Is nothing answered any more?
+    hangs: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -94,6 +99,7 @@ impl Server {
             async move {
                 let (method, path) = (request.method().clone(), request.uri().path().to_owned());
                 let body = request.into_body().collect().await?.to_bytes();
+                server.wait().await;
                 let (code, answer) = server.answer(&method, &path, &body);
                 let answer = serde_json::to_vec(&answer).unwrap();
                 let mut response = Response::new(Full::new(Bytes::from(answer)));
@@ -109,7 +115,34 @@ impl Server {
             heartbeats: Arc::default(),
             confirmed: Arc::default(),
             rewrites: Arc::default(),
+            keys: Keys::default(),
         }
+    }
+
+    /// From now on it is silent.
+    pub(crate) fn hang(&self) {
+        self.hangs.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes a moment, so that it shows who asks at the same time.
+    async fn wait(&self) {
+        {
+            let mut open = self.open.lock().unwrap();
+            open.0 += 1;
+            open.1 = open.1.max(open.0);
+        }
+        if self.hangs.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        self.open.lock().unwrap().0 -= 1;
+    }
+
+    /// How many requests there were at once, at most.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.open.lock().unwrap().1
     }
 
     pub(crate) fn last_written(&self) -> Value {
@@ -373,14 +406,67 @@ async fn a_pod_that_only_the_watch_has_not_told_of_is_looked_at_first() {
     assert_eq!(written, [""; 0]);
 }
 
+fn pool(name: &str, finalizers: &Value) -> Value {
+    json!({
+        "apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaNodePool",
+        "metadata": {"name": name, "namespace": NAMESPACE, "uid": format!("uid-{name}"), "generation": 1, "resourceVersion": "7",
+                     "finalizers": finalizers},
+        "spec": {"replicas": 1, "roles": ["broker"], "storage": {"type": "ephemeral"}},
+    })
+}
+
+/// How many requests there are at once when a cluster with many pools and pods looks and writes.
+#[tokio::test]
+async fn a_cluster_with_many_pools_asks_for_a_few_at_once() {
+    let (server, mut world) = (Server::default(), world());
+    let names: Vec<_> = (0..50).map(|number| format!("p{number}")).collect();
+    for name in &names {
+        let pool = pool(name, &json!([]));
+        world.pools.insert(name.clone(), Arc::new(serde_json::from_value(pool.clone()).unwrap()));
+        server.has(&format!("/apis/kafka.strimzi.io/v1/namespaces/{NAMESPACE}/kafkanodepools/{name}"), pool);
+        let node =
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"zone": "a"}}});
+        server.has(&format!("/api/v1/nodes/{name}"), node);
+    }
+    let hands = server.hands();
+    hands.pools_exist(&world, &names.iter().map(String::as_str).collect()).await.unwrap();
+    assert_eq!(server.most_at_once(), AT_ONCE, "pools");
+    *server.open.lock().unwrap() = (0, 0);
+    let machines = names.iter().map(|name| (name.clone(), "zone".to_owned())).collect();
+    let racks = hands.racks(&machines).await;
+    assert!(racks.len() == 50 && racks.values().all(|rack| *rack == Answer::Known(Some("a".to_owned()))));
+    assert_eq!(server.most_at_once(), AT_ONCE, "racks");
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_that_were_not_asked_for_because_nobody_answers_are_not_known() {
+    let server = Server::default();
+    server.hang();
+    let machines = (0..50).map(|number| (format!("m{number}"), "zone".to_owned())).collect();
+    let began = Instant::now();
+    let racks = server.hands().racks(&machines).await;
+    assert!(began.elapsed() < DEADLINE * 2, "each would have let us wait as long: {:?}", began.elapsed());
+    assert!(racks.len() == 50 && racks.values().all(|rack| matches!(rack, Answer::Silent(_))));
+    assert_eq!(server.most_at_once(), AT_ONCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_call_that_hung_none_is_begun_and_after_one_that_was_refused_the_others_are() {
+    for (time, done) in [(LONG, AT_ONCE), (LONG - Duration::from_millis(1), 100)] {
+        let calls = (0..100).map(|_| async {
+            tokio::time::sleep(time).await;
+            Err::<(), _>(Failure::NotLeader)
+        });
+        assert_eq!(few_at_once(calls.collect(), Result::is_err).await.len(), done, "{time:?}");
+        let calls = (0..100).map(|_| async { tokio::time::sleep(time).await });
+        assert_eq!(few_at_once(calls.collect(), |()| false).await.len(), 100, "slow, and done");
+    }
+}
+
 /// Is a pool taken to be there after the API server was asked for it, and it is gone since?
 async fn is_asked_once(finalizers: &Value) -> bool {
     let path = format!("/apis/kafka.strimzi.io/v1/namespaces/{NAMESPACE}/kafkanodepools/brokers");
-    let pool = json!({
-        "apiVersion": "kafka.strimzi.io/v1", "kind": "KafkaNodePool",
-        "metadata": {"name": "brokers", "namespace": NAMESPACE, "uid": "uid-pool", "generation": 1, "finalizers": finalizers},
-        "spec": {"replicas": 1, "roles": ["broker"], "storage": {"type": "ephemeral"}},
-    });
+    let pool = pool("brokers", finalizers);
     let server = Server::with(&path, pool.clone());
     let (hands, mut world) = (server.hands(), world());
     world.pools.insert("brokers".to_owned(), Arc::new(serde_json::from_value(pool).unwrap()));

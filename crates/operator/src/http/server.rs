@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{AbortHandle, JoinSet, yield_now};
 
 use crate::panics::contained;
 
@@ -76,6 +76,8 @@ async fn serve_one(
             Ok((stream, _)) => {
                 pause = PAUSE;
                 connections.add(one_question(stream, Arc::clone(&answer)));
+                // However many others wait to be accepted: it is looked at before it can be the oldest.
+                yield_now().await;
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection to health and metrics");
@@ -150,11 +152,15 @@ mod tests {
     async fn server() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        answer(listener);
+        address
+    }
+
+    fn answer(listener: TcpListener) {
         tokio::spawn(serve(vec![listener], |path| {
             assert_ne!(path, "/panic");
             (StatusCode::OK, Bytes::from_static(b"yes"))
         }));
-        address
     }
 
     async fn ask(address: SocketAddr, request: &str) -> String {
@@ -184,6 +190,26 @@ mod tests {
         let mut nothing = [0; 1];
         assert_eq!(idle[0].read(&mut nothing).await.unwrap_or(0), 0);
         assert!(began.elapsed() < HEAD / 2, "it was not ended before its time: {:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_probe_in_the_middle_of_a_flood_is_answered() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        // All of them wait to be accepted, as when the server was busy for a moment.
+        let mut flood = Vec::new();
+        for _ in 0..CONNECTIONS / 2 {
+            flood.push(TcpStream::connect(address).await.unwrap());
+        }
+        let mut probe = TcpStream::connect(address).await.unwrap();
+        probe.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        for _ in 0..CONNECTIONS * 3 {
+            flood.push(TcpStream::connect(address).await.unwrap());
+        }
+        answer(listener);
+        let mut told = String::new();
+        let _ = probe.read_to_string(&mut told).await;
+        assert!(told.ends_with("yes"), "it was ended unheard: {told:?}");
     }
 
     #[tokio::test]

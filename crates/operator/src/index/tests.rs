@@ -5,8 +5,9 @@ use karst_core::names::{CLUSTER_LABEL, POOL_FINALIZER, POOL_LABEL};
 use serde_json::json;
 
 use super::*;
-use crate::views::{ClaimWire, PodWire};
+use crate::views::{ClaimWire, PodWire, Watched};
 use crate::watch::Event;
+use crate::watch::item::fragile::Fragile;
 
 fn pool(cluster: &str, name: &str, uid: &str, version: u64) -> KafkaNodePool {
     serde_json::from_value(json!({
@@ -260,4 +261,38 @@ fn a_pool_that_lost_its_label_is_still_seen_while_it_waits() {
     bare.metadata.resource_version = Some("7".to_owned());
     tell(&index, &mut feed, Event::Applied(Ok(bare)));
     assert_eq!(pools(&index, ""), [""; 0], "it waits for nobody");
+}
+
+impl Watched for Fragile {
+    type View = PlainView;
+
+    fn view(self) -> PlainView {
+        self.look();
+        PlainView::default()
+    }
+}
+
+impl Indexed for Fragile {
+    fn slot(objects: &mut Objects) -> &mut Slot<PlainView> {
+        &mut objects.budgets
+    }
+}
+
+#[test]
+fn an_object_whose_view_panics_is_named_and_others_are_read() {
+    let (index, mut feed) = (Index::default(), Feed::new(None));
+    let objects =
+        [("c", "broken"), ("c", "fine"), ("other", "fine too")].map(|(of, name)| Fragile::new(of, name));
+    list(&index, &mut feed, 8, objects.into());
+    let (snapshot, other) = (index.snapshot(&key("c")), index.snapshot(&key("other")));
+    let [broken] = &snapshot.unreadable[..] else { panic!("{:?}", snapshot.unreadable) };
+    let meta = &broken.meta;
+    assert_eq!((broken.kind.as_str(), meta.name.as_deref()), ("Fragile", Some("broken")));
+    assert_eq!((meta.uid.as_deref(), meta.resource_version.as_deref()), (Some("1"), Some("7")));
+    assert!(broken.why.starts_with("an internal error at "), "{}", broken.why);
+    assert!(snapshot.budgets.contains_key("fine") && other.budgets.contains_key("fine too"));
+    assert!(other.unreadable.is_empty());
+    // An answer of the API server is read in the same way.
+    index.answer(Fragile::at("c", "broken", 9));
+    assert_eq!(index.snapshot(&key("c")).unreadable[0].meta.resource_version.as_deref(), Some("9"));
 }

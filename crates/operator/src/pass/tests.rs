@@ -2,6 +2,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::FutureExt;
+use karst_certs::{Authority, Decision, KeyAlgorithm};
+use karst_core::ids::NodeId;
 use karst_core::names::ALLOW_LOSS_ANNOTATION;
 use karst_core::world::Settings;
 use serde_json::json;
@@ -189,4 +192,159 @@ async fn that_an_annotation_was_taken_off_is_told() {
     );
     assert!(events.contains("/events/") && event["reason"] == "AnnotationRemoved", "{written:?}");
     assert!(event["note"].as_str().unwrap().contains(ALLOW_LOSS_ANNOTATION), "{event}");
+}
+
+fn key(name: &str) -> ClusterKey {
+    ClusterKey { namespace: "myproject".to_owned(), name: name.to_owned() }
+}
+
+/// So many authorities that are still to be made, with keys that take long.
+fn authorities(world: &World, count: usize) -> Vec<Issue> {
+    let settings = karst_certs::Settings { algorithm: KeyAlgorithm::Rsa2048, ..Default::default() };
+    let names = (0..count).map(|number| format!("a{number}"));
+    let missing =
+        names.filter(|name| !world.secrets.contains_key(&karst_certs::Kind::Cluster.cert_secret(name)));
+    let authority =
+        |name: String| Authority::read(karst_certs::Kind::Cluster, &name, &settings, None, None).unwrap();
+    missing.map(|name| Issue::Authority { authority: authority(name), decision: Decision::Create }).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_take_long_are_made_a_few_in_each_pass_and_soon_all_of_them() {
+    let server = Server::default();
+    let decide: Decide = |world| Ok(Plan { certificates: authorities(world, 18), ..Plan::default() });
+    let passes = Passes { decide, ..passes(&server, Arc::clone(&world().settings)) };
+    let places = Places::new(1);
+    let outcome = passes.cluster(&key("healthy"), &places.one().await).await;
+    // Each has a Secret for its key and one for its certificate.
+    assert_eq!(server.written().len(), 2 * 16, "{:?}", server.written());
+    assert_eq!(outcome, Outcome::Done { look_again: Some(MORE_KEYS) });
+    let outcome = passes.cluster(&key("healthy"), &places.one().await).await;
+    assert_eq!(server.written().len(), 2 * 18);
+    assert_eq!(outcome, Outcome::Done { look_again: None });
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_its_turn_to_make_keys_keeps_nobody_from_working_and_does_the_rest() {
+    let server =
+        Server::with("/apis/kafka.strimzi.io/v1/namespaces/myproject/kafkas/healthy", kafka("healthy"));
+    let decide: Decide = |world| {
+        let certificates = authorities(world, 1);
+        let forgotten = vec![ALLOW_LOSS_ANNOTATION];
+        Ok(Plan { certificates, forgotten, ..Plan::default() })
+    };
+    let passes = Passes { decide, ..passes(&server, Arc::clone(&world().settings)) };
+    let places = Places::new(1);
+    let others = passes.hands.keys.turn().await;
+    let place = places.one().await;
+    let cluster = key("healthy");
+    let mut waiting = Box::pin(passes.cluster(&cluster, &place));
+    assert!(tokio::time::timeout(Duration::from_secs(1), waiting.as_mut()).await.is_err());
+    assert!(places.one().now_or_never().is_some(), "others work meanwhile");
+    assert_eq!(waiting.await, Outcome::Done { look_again: Some(MORE_KEYS) });
+    let written = server.written();
+    assert!(written.iter().any(|path| path.ends_with("/kafkas/healthy")), "the rest was done: {written:?}");
+    assert!(!written.iter().any(|path| path.contains("/secrets")), "{written:?}");
+    drop(others);
+    passes.cluster(&cluster, &place).await;
+    assert_eq!(server.written().iter().filter(|path| path.contains("/secrets")).count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_lets_kafka_do_things_keeps_nobody_from_working_and_ends_when_nobody_answers() {
+    let server = Server::default();
+    let decide: Decide = |_| {
+        let deeds = (0..8).map(|node| Deed::Unregister(NodeId(node))).collect();
+        Ok(Plan { deeds, ..Plan::default() })
+    };
+    let passes = Passes { decide, ..passes(&server, Arc::clone(&world().settings)) };
+    server.hang();
+    let places = Places::new(1);
+    let (cluster, place, began) = (key("healthy"), places.one().await, Instant::now());
+    let mut waiting = Box::pin(passes.cluster(&cluster, &place));
+    assert!(tokio::time::timeout(Duration::from_millis(1), waiting.as_mut()).await.is_err());
+    assert!(places.one().now_or_never().is_some(), "others work meanwhile");
+    let outcome = waiting.await;
+    assert!(matches!(outcome, Outcome::Failed { .. }), "{outcome:?}");
+    assert!(began.elapsed() < DEADLINE * 2, "one was tried: {:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_kafka_is_to_do_is_decided_anew_when_pods_changed_while_others_were_asked() {
+    let server = Server::default();
+    let decide: Decide = |_| Ok(Plan { deeds: vec![Deed::Unregister(NodeId(7))], ..Plan::default() });
+    let passes = Passes { decide, ..passes(&server, Arc::clone(&world().settings)) };
+    let places = Places::new(1);
+    let (cluster, other, place) = (key("healthy"), places.one().await, places.one());
+    let mut asked = Vec::new();
+    while let Some(room) = other.room(Pace::Prompt).now_or_never() {
+        asked.push(room);
+    }
+    let place = place.await;
+    let mut waiting = Box::pin(passes.cluster(&cluster, &place));
+    assert!(waiting.as_mut().now_or_never().is_none());
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "healthy-nodes-7", "namespace": "myproject", "uid": "uid-pod", "resourceVersion": "7",
+                     "labels": {"strimzi.io/cluster": "healthy"}}
+    });
+    passes.hands.learn(serde_json::from_value::<crate::views::PodWire>(pod).unwrap());
+    drop(asked);
+    let outcome = waiting.await;
+    assert!(
+        matches!(&outcome, Outcome::Changed { why, .. } if why.contains("while others were asked")),
+        "{outcome:?}"
+    );
+    assert_eq!(server.most_at_once(), 0, "nobody was asked");
+}
+
+#[tokio::test]
+async fn the_pods_of_a_pod_set_are_made_a_few_at_once() {
+    let pods: Vec<_> = (0..50)
+        .map(|node| {
+            let name = format!("healthy-nodes-{node}");
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "myproject"}, "spec": {"containers": []}})
+        })
+        .collect();
+    let set = json!({
+        "apiVersion": "core.strimzi.io/v1", "kind": "StrimziPodSet",
+        "metadata": {"name": "healthy-nodes", "namespace": "myproject", "uid": "uid-set", "resourceVersion": "7", "generation": 1,
+                     "labels": {"strimzi.io/cluster": "healthy", "app.kubernetes.io/managed-by": "karst"}},
+        "spec": {"selector": {}, "pods": pods},
+        "status": {"observedGeneration": 1, "pods": 0, "readyPods": 0, "currentPods": 0}
+    });
+    let path = "/apis/core.strimzi.io/v1/namespaces/myproject/strimzipodsets/healthy-nodes";
+    let server = Server::with(path, set.clone());
+    let passes = passes(&server, Arc::clone(&world().settings));
+    passes.hands.learn(serde_json::from_value::<karst_api::StrimziPodSet>(set).unwrap());
+    passes.pod_set(&key("healthy"), "healthy-nodes").await;
+    let made = server.written();
+    assert_eq!(
+        made.iter().filter(|path| path.starts_with("POST") && path.contains("/pods/")).count(),
+        50,
+        "{made:?}"
+    );
+    assert_eq!(server.most_at_once(), 8);
+}
+
+#[tokio::test]
+async fn facts_of_many_pools_are_written_a_few_at_once() {
+    let server = Server::default();
+    let passes = passes(&server, Arc::clone(&world().settings));
+    let mut world = world();
+    let mut facts = Vec::new();
+    for number in 0..50 {
+        let (name, mut pool) = (format!("p{number}"), serde_json::to_value(going_pool()).unwrap());
+        pool["metadata"]["name"] = json!(name);
+        server.has(
+            &format!("/apis/kafka.strimzi.io/v1/namespaces/myproject/kafkanodepools/{name}/status"),
+            pool.clone(),
+        );
+        world.pools.insert(name.clone(), Arc::new(serde_json::from_value(pool).unwrap()));
+        facts.push(Fact::PoolCluster { pool: name, status: json!({"clusterId": "the-id"}) });
+    }
+    let plan = Plan { facts, ..Plan::default() };
+    let place = Places::new(1).one().await;
+    passes.make_durable(&world, plan, &mut Certifying::default(), &place).await.unwrap();
+    assert_eq!((server.written().len(), server.most_at_once()), (50, 8));
 }

@@ -11,6 +11,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use crate::panics::contain;
+
 /// So many parts of a path tell where to look.
 const DEEPEST_SHOWN: usize = 8;
 
@@ -53,10 +55,41 @@ where
         let why = format!("it has {} KiB, and no more than {} KiB are read", size / 1024, largest / 1024);
         return unreadable::<K>(text, why).map(Err);
     }
-    match serde_json::from_str(text.get()) {
+    let decoded = contain(|| serde_json::from_str(text.get()).map_err(|_| where_it_fails::<K>(text.get())));
+    match decoded.map_err(|panicked| panicked.to_string()).flatten() {
         Ok(object) => Ok(Ok(object)),
-        Err(_) => unreadable::<K>(text, where_it_fails::<K>(text.get())).map(Err),
+        Err(why) => unreadable::<K>(text, why).map(Err),
     }
+}
+
+/// Makes something of an object that was read, and says these conditions. One that makes this panic cannot be read: it harms its
+/// cluster, and no other.
+pub(crate) fn contained<K, T>(
+    read: Read<K>,
+    conditions: impl FnOnce(&K) -> Option<Vec<Condition>>,
+    make: impl FnOnce(K) -> T,
+) -> Read<T>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let object = read?;
+    let conditions = conditions(&object);
+    let known = object.meta();
+    let meta = ObjectMeta {
+        name: known.name.clone(),
+        namespace: known.namespace.clone(),
+        uid: known.uid.clone(),
+        resource_version: known.resource_version.clone(),
+        labels: known.labels.clone(),
+        ..ObjectMeta::default()
+    };
+    contain(|| make(object)).map_err(|panicked| Unreadable {
+        kind: K::kind(&()).into_owned(),
+        api_version: K::api_version(&()).into_owned(),
+        meta,
+        conditions,
+        why: panicked.to_string(),
+    })
 }
 
 /// What is known of an object that is not to be decoded.
@@ -159,6 +192,72 @@ struct ThinConditions {
     conditions: Option<Vec<Condition>>,
 }
 
+/// A kind that nobody can decode, and of which nobody can look at an object that is called broken.
+#[cfg(test)]
+pub(crate) mod fragile {
+    use std::borrow::Cow;
+
+    use kube::core::NamespaceResourceScope;
+
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    pub(crate) struct Fragile {
+        metadata: ObjectMeta,
+    }
+
+    impl<'de> Deserialize<'de> for Fragile {
+        fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+            panic!("hunter2")
+        }
+    }
+
+    impl Fragile {
+        pub(crate) fn new(cluster: &str, name: &str) -> Self {
+            Self::at(cluster, name, 7)
+        }
+
+        pub(crate) fn at(cluster: &str, name: &str, version: u64) -> Self {
+            let metadata = serde_json::json!({"namespace": "ns", "name": name, "uid": "1", "resourceVersion": version.to_string(),
+                "labels": {"strimzi.io/cluster": cluster}});
+            Self { metadata: serde_json::from_value(metadata).unwrap() }
+        }
+
+        pub(crate) fn look(&self) {
+            assert_ne!(self.metadata.name.as_deref(), Some("broken"), "a password");
+        }
+    }
+
+    impl Resource for Fragile {
+        type DynamicType = ();
+        type Scope = NamespaceResourceScope;
+
+        fn kind((): &()) -> Cow<'_, str> {
+            "Fragile".into()
+        }
+
+        fn group((): &()) -> Cow<'_, str> {
+            "".into()
+        }
+
+        fn version((): &()) -> Cow<'_, str> {
+            "v1".into()
+        }
+
+        fn plural((): &()) -> Cow<'_, str> {
+            "fragiles".into()
+        }
+
+        fn meta(&self) -> &ObjectMeta {
+            &self.metadata
+        }
+
+        fn meta_mut(&mut self) -> &mut ObjectMeta {
+            &mut self.metadata
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use karst_api::{Kafka, StrimziPodSet};
@@ -230,6 +329,13 @@ mod tests {
             raw(json!({"metadata": {"name": "c", "resourceVersion": "7"}, "spec": "x".repeat(2 << 20)})
                 .to_string());
         assert_eq!(unread::<Kafka>(&text).why, "it has 2048 KiB, and no more than 1024 KiB are read");
+    }
+
+    #[test]
+    fn an_object_whose_decoder_panics_is_known_by_its_metadata() {
+        let text = json!({"metadata": {"name": "c", "resourceVersion": "7"}});
+        let why = unread::<fragile::Fragile>(&raw(text.to_string())).why;
+        assert!(why.starts_with("an internal error at "), "{why}");
     }
 
     #[test]

@@ -55,8 +55,8 @@ impl Operator {
         Ok(())
     }
 
-    /// Lets Kafka do something. That it did not is remembered, and the pass goes on.
-    pub(super) fn ask_kafka_to(&mut self, sim: &mut Sim, world: &World, deed: &Deed) -> Called<()> {
+    /// Lets Kafka do something. That it did not is remembered, and the pass goes on. Did it answer?
+    pub(super) fn ask_kafka_to(&mut self, sim: &mut Sim, world: &World, deed: &Deed) -> Called<bool> {
         wishes_are_as_seen(sim, world)?;
         if let Deed::Change(change) = deed
             && let Some(node) = change.relies_on_pod_of()
@@ -81,16 +81,18 @@ impl Operator {
         );
         let why = match requested {
             Err(End::Crash) => return Err(End::Crash),
-            Err(End::Failed(_)) => "no answer".to_owned(),
+            Err(End::Failed(_)) => Err("no answer".to_owned()),
             Ok(Err(Refused::Duplicate | Refused::NotFound)) => return self.succeed(sim, world, deed),
-            Ok(Err(refused)) => format!("{refused:?}"),
+            Ok(Err(refused)) => Ok(format!("{refused:?}")),
             Ok(Ok(pending)) if self.waits_for(sim, &pending) => return self.succeed(sim, world, deed),
-            Ok(Ok(_)) => "the request timed out".to_owned(),
+            Ok(Ok(_)) => Err("the request timed out".to_owned()),
         };
+        let has_answered = why.is_ok();
+        let why = why.unwrap_or_else(|silence| silence);
         let name = self.name();
         sim.tell(|| format!("{name}Kafka did not do it: {why}"));
         self.remember(sim, deed, why);
-        Ok(())
+        Ok(has_answered)
     }
 
     /// Was it committed in time?
@@ -109,7 +111,7 @@ impl Operator {
         }
     }
 
-    fn succeed(&mut self, sim: &mut Sim, world: &World, deed: &Deed) -> Called<()> {
+    fn succeed(&mut self, sim: &mut Sim, world: &World, deed: &Deed) -> Called<bool> {
         self.troubles.retain(|trouble| trouble.deed != *deed);
         if let Deed::Unregister(node) = deed
             && let Some(status) = karst_core::registration::without(world, *node)
@@ -117,13 +119,13 @@ impl Operator {
             let (name, version) = (world.key.name.clone(), world.kafka.metadata.resource_version.clone());
             self.patch_fact(sim, Kind::Kafka, &name, version.as_deref(), &status)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// As the real one: the pauses grow.
     fn remember(&mut self, sim: &Sim, deed: &Deed, why: String) {
         let before = self.troubles.iter().position(|trouble| trouble.deed == *deed);
-        let failures = before.map_or(0, |at| self.troubles.swap_remove(at).failures);
+        let failures = before.map_or(0, |at| self.troubles.remove(at).failures);
         let now = timestamp(sim.now);
         self.troubles.retain(|trouble| !trouble.is_replaced_by(deed, now));
         let pause = match deed {
@@ -132,6 +134,7 @@ impl Operator {
         };
         let until = timestamp(sim.now + pause);
         self.troubles.push(Trouble { deed: deed.clone(), why, until, failures: failures + 1 });
+        Trouble::keep_few(&mut self.troubles);
     }
 }
 
