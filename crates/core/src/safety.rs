@@ -207,7 +207,7 @@ pub(crate) fn service(world: &World, node: NodeId, pod: &PodView) -> Service {
     if let Some(recovery) = said.and_then(|said| said.recovery) {
         return Service::Recovers(Some(recovery).filter(|recovery| recovery.all > 0));
     }
-    if is_unfenced(world, node) {
+    if said.is_some_and(|said| said.serves) || is_unfenced(world, node) {
         return Service::Serves;
     }
     if pod.stuck.is_some() || pod.phase != "Running" {

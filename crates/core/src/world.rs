@@ -468,6 +468,8 @@ pub struct LogDirView {
 /// What the launcher of a node says about it, while its Kafka does not serve.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LauncherView {
+    /// The node is ready, and Kubernetes may not know yet.
+    pub serves: bool,
     /// Kafka was not shut down cleanly, and reads its logs anew. Whoever ends it makes it begin again.
     pub recovery: Option<Recovery>,
     /// The node's disk is empty, and it waits for a controller that can tell whether it lost one.

@@ -147,7 +147,7 @@ fn that_a_controller_waits_with_an_empty_disk_is_told() {
     let asked = karst_core::plan::plan(&world).unwrap().questions.launchers;
     assert_eq!(asked.keys().copied().collect::<Vec<_>>(), [NodeId(3)]);
     for (said, is_told) in [(true, true), (false, false)] {
-        let view = LauncherView { recovery: None, awaits_leader: said };
+        let view = LauncherView { awaits_leader: said, ..LauncherView::default() };
         world.answers.launchers.insert(NodeId(3), Answer::Known(view));
         let plan = decide(&world);
         let mut world = world.clone();

@@ -408,7 +408,7 @@ fn a_broker_that_recovers_its_logs_is_not_restarted_and_its_progress_is_told() {
         (plan.restarts.len(), said)
     };
     let recovery = Some(Recovery { done: 17, all: 340 });
-    let (count, said) = said_to_be(Answer::Known(LauncherView { recovery, awaits_leader: false }));
+    let (count, said) = said_to_be(Answer::Known(LauncherView { recovery, ..LauncherView::default() }));
     assert!(count == 0 && said.contains("17 of 340"), "{said}");
     let (count, said) = said_to_be(Answer::Silent("connection refused".into()));
     assert!(count == 0 && said.contains("connection refused"), "{said}");
@@ -460,6 +460,28 @@ fn a_broker_that_runs_and_does_not_serve_yet_is_given_some_time_to_come_back() {
     assert!(count == 0 && looks_again && said.contains("given 30 s to come back"), "{said}");
     assert_eq!(late_for(31, None).0, 1, "it may be what the rest waits for");
     assert_eq!(late_for(5, Some("CrashLoopBackOff")).0, 1, "it does not run");
+}
+
+/// Its launcher knows first that it serves. Between that and the next word of Kafka it comes back to its ISRs.
+#[test]
+fn a_broker_that_serves_by_its_launchers_word_is_not_stopped_while_its_partitions_need_it() {
+    let mut world = converged();
+    let pod = "my-cluster-brokers-1";
+    ask_pod(&mut world, pod, MANUAL);
+    let since = Timestamp::from_second(world.now.as_second() - 60).unwrap();
+    edit_pod(&mut world, pod, |pod| (pod.ready, pod.since) = (false, Some(since)));
+    let brokers = (0..3).map(|id| RegisteredBroker { node: NodeId(id), fenced: id == 1 }).collect();
+    world.answers.registered = Answer::Known(Registered { brokers, fenced_known: true });
+    world.answers.quorum = healthy_quorum(&world);
+    let lacks_it = vec![partition("orders", &[0, 1, 2], &[0], 2)];
+    world.answers.partitions = Answer::Known(Partitions { of: nodes(&[1]), found: lacks_it });
+    let mut restarts_when = |serves| {
+        let said = LauncherView { serves, ..LauncherView::default() };
+        world.answers.launchers.insert(NodeId(1), Answer::Known(said));
+        karst_core::plan::plan(&world).unwrap().restarts.len()
+    };
+    assert_eq!(restarts_when(false), 1, "it may be what the rest waits for");
+    assert_eq!(restarts_when(true), 0);
 }
 
 #[test]

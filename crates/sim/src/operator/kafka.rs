@@ -182,7 +182,8 @@ fn launcher(sim: &mut Sim, node: NodeId) -> Option<LauncherView> {
         sim.quorum.processes.get(&node)?;
     }
     let recovery = sim.quorum.tells_of_recovery(node).then_some(Recovery { done: 0, all: 0 });
-    Some(LauncherView { recovery, awaits_leader })
+    let serves = sim.quorum.processes.get(&node).is_some_and(|process| process.serves.is_some());
+    Some(LauncherView { serves, recovery, awaits_leader })
 }
 
 /// What a node runs with: what Kafka was told stands above what its pod started with.
