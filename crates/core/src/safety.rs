@@ -207,8 +207,12 @@ pub(crate) fn service(world: &World, node: NodeId, pod: &PodView) -> Service {
     if let Some(recovery) = said.and_then(|said| said.recovery) {
         return Service::Recovers(Some(recovery).filter(|recovery| recovery.all > 0));
     }
-    if said.is_some_and(|said| said.serves) || is_unfenced(world, node) {
+    if is_unfenced(world, node) {
         return Service::Serves;
+    }
+    // It came back since Kafka was asked: what Kafka said of its partitions is from before, too.
+    if said.is_some_and(|said| said.serves) {
+        return Service::Late { for_long: false };
     }
     if pod.stuck.is_some() || pod.phase != "Running" {
         return Service::Idle;

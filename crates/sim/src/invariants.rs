@@ -42,6 +42,8 @@ pub struct Watch {
     pub last_surprise: u64,
     /// When somebody last deleted a claim, and not its pod.
     pub last_claim_deletion: u64,
+    /// When an operator last stopped a pod.
+    pub last_stop: u64,
     /// When a user last wished for something.
     pub last_wish: u64,
     /// When a user last asked for something else.
@@ -174,6 +176,7 @@ impl Sim {
             self.check_partitions_without(node, pod);
         }
         self.data.note_stop(node);
+        self.watch.last_stop = self.now;
     }
 
     /// The operator deletes a pod that ended, or that cannot start.
@@ -212,6 +215,10 @@ impl Sim {
     }
 
     fn check_majority_without(&mut self, node: NodeId, pod: &str) {
+        let has_rival = self.faults.rival.is_some();
+        if has_rival && self.watch.last_stop > 0 && self.now < self.watch.last_stop + records::AT_ONCE {
+            return;
+        }
         let mut voters = self.quorum.newest_voters();
         let waiting = self.waiting_for(pod);
         voters.retain(|voter| !waiting.contains(&voter.node));

@@ -462,9 +462,9 @@ fn a_broker_that_runs_and_does_not_serve_yet_is_given_some_time_to_come_back() {
     assert_eq!(late_for(5, Some("CrashLoopBackOff")).0, 1, "it does not run");
 }
 
-/// Its launcher knows first that it serves. Between that and the next word of Kafka it comes back to its ISRs.
+/// Its launcher knows first that it serves. Between that and the next word of Kafka it comes back to its ISRs, and others count on it.
 #[test]
-fn a_broker_that_serves_by_its_launchers_word_is_not_stopped_while_its_partitions_need_it() {
+fn a_broker_that_serves_by_its_launchers_word_is_left_alone_until_kafka_knows() {
     let mut world = converged();
     let pod = "my-cluster-brokers-1";
     ask_pod(&mut world, pod, MANUAL);
@@ -473,8 +473,8 @@ fn a_broker_that_serves_by_its_launchers_word_is_not_stopped_while_its_partition
     let brokers = (0..3).map(|id| RegisteredBroker { node: NodeId(id), fenced: id == 1 }).collect();
     world.answers.registered = Answer::Known(Registered { brokers, fenced_known: true });
     world.answers.quorum = healthy_quorum(&world);
-    let lacks_it = vec![partition("orders", &[0, 1, 2], &[0], 2)];
-    world.answers.partitions = Answer::Known(Partitions { of: nodes(&[1]), found: lacks_it });
+    let can_do_without = vec![partition("orders", &[0, 1, 2], &[0, 2], 2)];
+    world.answers.partitions = Answer::Known(Partitions { of: nodes(&[1]), found: can_do_without });
     let mut restarts_when = |serves| {
         let said = LauncherView { serves, ..LauncherView::default() };
         world.answers.launchers.insert(NodeId(1), Answer::Known(said));

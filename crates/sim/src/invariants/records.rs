@@ -19,7 +19,7 @@ const NEWS: u64 = 2_000;
 /// Of two operators, each may look at the pods and delete one so long after the other, in milliseconds. A lease keeps real ones from
 /// leading at once, and each asks it before every call; nothing else could tell the one what the other is about to do. Nor can it tell
 /// that a broker, cut off from the controllers and therefore counted on by nobody, came back after Kafka was asked.
-const AT_ONCE: u64 = 500;
+pub(super) const AT_ONCE: u64 = 500;
 /// A broker that began to read its logs anew so long ago is known to do so.
 const RECOVERY_IS_KNOWN: u64 = 2_000;
 
