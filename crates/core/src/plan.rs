@@ -32,7 +32,7 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
 use crate::world::{Answer, Answers, PodSetView, PodView, QuorumView, Trouble, World};
 use crate::{
-    anew, claims, completion, config, empty_disk, ending, ignored, limits, membership, migration,
+    anew, claims, completion, config, empty_disk, ending, ignored, let_in, limits, membership, migration,
     own_certificates, pods, podset, rack, registration, removals, resolve, restoration, rewrites, rolling,
     settings, strangers, terminating, upgrade,
 };
@@ -187,6 +187,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
 
     // First voters whose disks are empty, and may have been lost.
     plan.notices.extend(empty_disk::notice(world));
+    plan.notices.extend(let_in::notices(world, &cluster, kind(world, &identity), identity.initial.as_ref()));
     plan.look_soon(empty_disk::look_again(world));
     if empty_disk::is_idle(world) {
         plan.forgotten.push(EMPTY_VOTER_ANNOTATION);
