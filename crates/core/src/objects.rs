@@ -582,13 +582,17 @@ impl Render<'_> {
             return StorageFormat::Adopt;
         }
         let pod = self.cluster.pod_name(node);
-        if self.quorum == Kind::Static {
+        if let_in::is_static(self.world, self.quorum, &pod) {
             let starts_anew =
                 node.pool.roles.has_controller() && LetIn::of_static(self.world, self.cluster).has(&pod);
             return if starts_anew { StorageFormat::StaticAnew } else { StorageFormat::Static };
         }
         if self.restored(node).is_some() {
             return StorageFormat::Restore;
+        }
+        // Whoever votes in a static quorum must not be told to join: it would start on an empty disk, and vote. Somebody who leads tells.
+        if self.quorum == Kind::Unknown && node.pool.roles.has_controller() {
+            return StorageFormat::Adopt;
         }
         let map = self.world.config_maps.get(&pod);
         let running = map.and_then(|map| map.storage_format.as_deref());

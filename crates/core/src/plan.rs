@@ -604,13 +604,13 @@ fn forget_what_may_be_lost(plan: &mut Plan, world: &World, due: &[Due<'_>], to_m
     let is_due = |pod: &str| due.iter().any(|due| due.pod.meta.name == pod && due.disks == Disks::Go);
     let is_on_its_way = |pod: &str| world.pods.get(pod).is_some_and(|pod| pod.meta.deleting);
     let is_listed = |pod: &str| world.pod_sets.values().any(|set| set.pods.contains_key(pod));
-    let is_static = Kind::of(world) == Kind::Static;
+    let is_static = |pod: &str| let_in::is_static(world, Kind::of(world), pod);
     let is_pending = |pod: &str| {
         is_due(pod)
             || is_on_its_way(pod)
             || (world.pods.contains_key(pod) && !is_listed(pod))
             || to_move.contains(pod)
-            || (is_static && is_listed(pod) && safety::may_start_anew(world, pod))
+            || (is_listed(pod) && is_static(pod) && safety::may_start_anew(world, pod))
     };
     let annotated = world.kafka.metadata.annotations.as_ref();
     let is_set = annotated.is_some_and(|all| all.contains_key(ALLOW_LOSS_ANNOTATION));

@@ -39,7 +39,7 @@ pub mod file {
 pub struct NodeConfig {
     pub node_id: NodeId,
     pub role: Role,
-    /// Unknown while disks are adopted.
+    /// It may be unknown while disks are adopted.
     pub cluster_id: Option<String>,
     pub metadata_version: String,
     pub storage_format: StorageFormat,
@@ -94,7 +94,7 @@ pub enum StorageFormat {
     Restore(InitialControllers),
     /// A dynamic quorum that exists: voters are learnt from its leader.
     Join,
-    /// Nobody knows the cluster's id but the disks: nothing is formatted.
+    /// Nobody knows the cluster's id, or who votes, but the disks: nothing is formatted.
     Adopt,
 }
 
@@ -367,7 +367,8 @@ fn parse_fetch_timeout(server: &Properties) -> Result<Duration, ConfigError> {
 
 fn parse_cluster_id(files: &ConfigFiles, format: &StorageFormat) -> Result<Option<String>, ConfigError> {
     match format {
-        StorageFormat::Adopt => Ok(None),
+        // It is known where only nobody has said who votes. A disk of another cluster is one all the same.
+        StorageFormat::Adopt => Ok(files.word(file::CLUSTER_ID).ok()),
         _ => files.word(file::CLUSTER_ID).map(Some),
     }
 }

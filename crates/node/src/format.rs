@@ -127,7 +127,7 @@ pub enum Found {
         expected: NodeId,
     },
     BrokenMeta(MetaError),
-    /// No disk is formatted before the cluster's id is known.
+    /// No disk is formatted before it is known which cluster this is, and who votes in it.
     Empty,
     Unmarked(Vec<String>),
     Unreadable(String),
@@ -158,8 +158,8 @@ impl fmt::Display for Refusal {
             ),
             Found::Empty => write!(
                 f,
-                "{path} is empty, and the id of the cluster is not known yet. It is formatted when other nodes, whose disks are \
-                 not empty, have found each other."
+                "{path} is empty, and the id of the cluster, or how its controllers vote, is not known yet. It is formatted when \
+                 other nodes, whose disks are not empty, have found each other."
             ),
             Found::Unmarked(names) => write!(
                 f,

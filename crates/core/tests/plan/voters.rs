@@ -400,6 +400,29 @@ fn a_person_who_names_every_voter_of_a_static_quorum_says_that_all_is_lost() {
     assert_eq!(held_starts(&plan), [""; 0]);
 }
 
+/// Otherwise both would be told to join, start on empty disks after a while, and elect each other.
+#[test]
+fn voters_of_a_static_quorum_whose_status_was_lost_are_not_told_to_join() {
+    let (mut world, _) = static_quorum_without_leader();
+    edit_kafka(&mut world, |kafka| kafka.status.as_mut().unwrap().quorum = None);
+    let of_controllers = |plan: &Plan| -> Vec<_> {
+        formats(plan).into_iter().filter(|(name, _)| name.contains("controllers")).collect()
+    };
+    let plan = decide(&world);
+    assert!(of_controllers(&plan).iter().all(|(_, format)| format == "static"), "{:?}", formats(&plan));
+    carry_out(&mut world, plan);
+    let mut named = world.clone();
+    allow_loss(&mut named, &[4]);
+    let plan = decide(&named);
+    assert_eq!(of_controllers(&plan), [(controller(4), "static-anew".to_owned())], "a person still decides");
+    assert!(!plan.forgotten.contains(&ALLOW_LOSS_ANNOTATION));
+
+    // What nodes were told is lost too.
+    world.config_maps.retain(|name, _| !name.contains("controllers"));
+    let plan = decide(&world);
+    assert_eq!(of_controllers(&plan), [3, 4, 5].map(|node| (controller(node), "adopt".to_owned())));
+}
+
 /// Two of three have lost their disks. Their launchers wait, until a person lets one of them go on.
 #[test]
 fn a_person_lets_a_voter_of_a_static_quorum_start_on_an_empty_disk() {

@@ -201,3 +201,14 @@ fn a_first_voter_is_known_by_the_list_however_it_formats_now() {
     assert_eq!(founder(&without_list), None);
     assert_eq!(founder(&with_server_lines("node.id=7\n")), None);
 }
+
+#[test]
+fn a_disk_that_is_adopted_is_of_this_cluster_if_its_id_is_known() {
+    let id = |text: &str| {
+        let mut files = with(file::STORAGE_FORMAT, "adopt");
+        files.0.insert(file::CLUSTER_ID, text.into());
+        NodeConfig::parse(&files).unwrap().cluster_id
+    };
+    assert_eq!(id(""), None);
+    assert_eq!(id("-luster-id").as_deref(), Some("-luster-id"));
+}
