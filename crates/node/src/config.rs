@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -309,6 +310,18 @@ impl NodeConfig {
             jvm_options: parse_jvm_options(files.text(file::JVM_OPTIONS)?),
             logging: Logging { log4j2: files.has(file::LOG4J2), log4j: files.has(file::LOG4J) },
         })
+    }
+}
+
+impl NodeConfig {
+    /// The other controllers. The listener that a combined node is asked on is not the one by which controllers know it, so hosts are
+    /// compared, unless the node is known by no name that others use.
+    #[must_use]
+    pub fn other_controllers(&self) -> Vec<Endpoint> {
+        let own = &self.own_listener.endpoint;
+        let is_nameless = own.host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+        let is_own = |one: &&Endpoint| if is_nameless { *one == own } else { one.host == own.host };
+        self.controllers.iter().filter(|one| !is_own(one)).cloned().collect()
     }
 }
 
