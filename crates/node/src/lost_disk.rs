@@ -180,7 +180,7 @@ struct Heard {
 impl Heard {
     /// Is it worth asking again, after so long, before the node is taken for a new one? A leader needs no help of others.
     fn is_unfinished(&self, waited: Duration) -> bool {
-        let has_leader = self.said.iter().any(|said| said.quorum.is_some());
+        let has_leader = self.said.iter().any(|said| said.leader().is_some());
         self.has_silent && !has_leader && waited < LONGEST_DEADLINE
     }
 }
@@ -189,8 +189,15 @@ impl Heard {
 #[derive(Debug)]
 struct Said {
     controllers: ControllersDescription,
-    /// What their leader says, if they have one that can tell.
+    /// What their leader says, if they have one.
     quorum: Option<Quorum>,
+}
+
+impl Said {
+    /// The same, of a leader that can tell. One that does not know yet what is agreed on knows no more of a node than others do.
+    fn leader(&self) -> Option<&Quorum> {
+        self.quorum.as_ref().filter(|quorum| quorum.high_watermark >= 0)
+    }
 }
 
 /// What it says, and whether it may say more another time.
@@ -204,10 +211,7 @@ async fn ask(line: &Line) -> (Option<Said>, bool) {
     };
     match admin.describe_controllers().await {
         Ok(controllers) => match admin.describe_quorum().await {
-            // Whoever leads and does not know yet what is agreed on knows no more of this node.
-            Ok(quorum) => {
-                (Some(Said { controllers, quorum: Some(quorum).filter(|it| it.high_watermark >= 0) }), false)
-            }
+            Ok(quorum) => (Some(Said { controllers, quorum: Some(quorum) }), false),
             Err(error) => (Some(Said { controllers, quorum: None }), is_silence(&error)),
         },
         Err(error) => {
@@ -252,12 +256,10 @@ impl<'a> Doubt<'a> {
         // Names are used again: a cluster of the same name that is on its way out may answer too.
         let is_own = |said: &&Said| self.cluster_id == Some(said.controllers.cluster_id.as_str());
         let said: Vec<&Said> = said.into_iter().filter(is_own).collect();
-        self.is_named |= said.iter().any(|said| self.is_named_by(&said.controllers));
-        let leaders: Vec<&Quorum> = said.iter().filter_map(|said| said.quorum.as_ref()).collect();
-        if !leaders.is_empty() {
+        self.is_named |= said.iter().any(|said| self.is_named_by(said));
+        if said.iter().any(|said| said.leader().is_some()) {
             // Where somebody leads, a node that joins loses nothing. So the mere doubt is enough.
-            let is_seen = leaders.iter().any(|quorum| quorum.has_seen(self.node, self.directory));
-            let is_lost = self.is_named || disk == EmptyDisk::Replaced || is_seen;
+            let is_lost = self.is_named || disk == EmptyDisk::Replaced;
             return Ok(if is_lost { Verdict::WasThere } else { Verdict::New });
         }
         match disk {
@@ -271,9 +273,10 @@ impl<'a> Doubt<'a> {
         }
     }
 
-    fn is_named_by(&self, cluster: &ControllersDescription) -> bool {
-        let is_registered = cluster.controllers.iter().any(|controller| controller.id == self.node);
-        is_registered || cluster.leader == Some(self.node)
+    fn is_named_by(&self, Said { controllers, quorum }: &Said) -> bool {
+        let is_registered = controllers.controllers.iter().any(|controller| controller.id == self.node);
+        let is_seen = quorum.as_ref().is_some_and(|quorum| quorum.has_seen(self.node, self.directory));
+        is_registered || is_seen || controllers.leader == Some(self.node)
     }
 }
 

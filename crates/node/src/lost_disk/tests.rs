@@ -149,6 +149,15 @@ fn one_that_is_behind_does_not_hide_another_that_knows_the_node() {
 }
 
 #[test]
+fn a_leader_that_does_not_know_what_is_agreed_on_cannot_tell_yet() {
+    let begins = Said { quorum: Some(Quorum { high_watermark: -1, ..quorum(3, LISTED, None) }), ..leading() };
+    assert_eq!(doubt().hear(&[begins], EmptyDisk::Replaced), Err(Waiting::NoLeader));
+    let begins = Quorum { high_watermark: -1, ..quorum(3, LISTED, Some(9_000)) };
+    let knows = Said { quorum: Some(begins), ..leading() };
+    assert_eq!(doubt().hear(&[knows], EmptyDisk::New), Err(Waiting::Named), "but it has seen the node");
+}
+
+#[test]
 fn who_listens_and_says_nothing_is_asked_again_for_a_while() {
     let waits =
         |said, has_silent, seconds| Heard { said, has_silent }.is_unfinished(Duration::from_secs(seconds));
