@@ -92,6 +92,9 @@ pub(crate) struct Check<'a, R, T> {
 
 impl<R: Fn() -> Option<NodeConfig>, T: Fn(Waiting)> Check<'_, R, T> {
     pub(crate) async fn run(self) -> Verdict {
+        if self.is_lost {
+            remember(self.mark);
+        }
         let mut doubt = Doubt::new(self.config, self.directory, self.is_lost || self.mark.exists());
         let mut deadline = DEADLINE;
         let mut reminded: Option<(Waiting, Instant)> = None;

@@ -175,11 +175,16 @@ fn a_controller_that_says_nothing_does_not_hold_up_the_first_voters_for_long() {
 
 /// The first of them is behind, and answers at once.
 #[test]
-fn a_controller_that_knows_nothing_does_not_hide_a_leader_that_has_seen_the_node() {
+fn a_controller_that_knows_nothing_does_not_hide_another_that_knows_the_node() {
     let behind = Controller::without_leader(NEW);
-    let leader = Controller::leading(Said { fetched: true, ..NEW });
-    let (call, _) = formatted(&joining(), &format!("{},{}", behind.address, leader.address));
-    assert!(call.ends_with(" --no-initial-controllers"), "{call}");
+    let other = Controller::without_leader(Said { registered: true, ..NEW });
+    let others = format!("{},{}", behind.address, other.address);
+    let node = TestNode::new(&joining()).with_controllers(&others);
+    let mut launched = node.launch();
+    await_waiting(&launched, NAMED);
+    other.lead();
+    assert_eq!(launched.exit_code(), 0, "{}", node.read("output"));
+    assert!(node.java_calls()[0].ends_with(" --no-initial-controllers"), "{:?}", node.java_calls());
 }
 
 /// With the data on a volume that was in use before, nobody doubts that the one with the metadata was lost.
@@ -194,6 +199,24 @@ fn a_first_voter_whose_metadata_volume_was_lost_waits_for_a_leader_or_for_a_pers
     assert_eq!(launched.exit_code(), 0, "{}", node.read("output"));
     assert_first_voter(&node.java_calls()[0]);
     assert!(data.join("orders-0").is_dir());
+    assert!(node.path("work/was-first-voter").exists());
+}
+
+/// The same, in a container that starts again, when there is a leader by then that was not there before. Nobody needs the vote.
+#[test]
+fn a_lost_metadata_volume_is_not_forgotten_when_a_person_gives_the_vote_back() {
+    let leader = Controller::leading(NEW);
+    let node = TestNode::new(&joining()).with_controllers("127.0.0.1:2");
+    node.add_used_volume();
+    let mut launched = node.launch();
+    await_waiting(&launched, NAMED);
+    launched.signal(Signal::SIGTERM);
+    assert_eq!(launched.exit_code(), 143);
+    drop(launched);
+    let node = node.with_controllers(&leader.address.to_string());
+    node.write("config/empty.disk", "allowed");
+    assert_eq!(node.run().0, 0, "{}", node.read("output"));
+    assert!(node.java_calls()[0].ends_with(" --no-initial-controllers"), "{:?}", node.java_calls());
 }
 
 #[test]
