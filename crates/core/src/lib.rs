@@ -26,6 +26,7 @@ pub mod ids;
 mod ignored;
 pub mod internal_error;
 mod jvm;
+mod let_in;
 mod limits;
 pub mod listeners;
 mod logging;

@@ -58,6 +58,8 @@ pub const RESTORE_ANNOTATION: &str = "karst.io/restore-voter";
 pub const RESTORED_POD_ANNOTATION: &str = "karst.io/restored-pod";
 /// Names pods, on the `Kafka` resource, whose nodes may vote on an empty disk though they may have voted on another one.
 pub const EMPTY_VOTER_ANNOTATION: &str = "karst.io/vote-on-empty-disk";
+/// On the ConfigMap of a voter that a person let start on an empty disk, until somebody leads.
+pub const LET_IN_ANNOTATION: &str = "karst.io/let-in-empty";
 /// On the ConfigMap of a first voter that was not seen in the quorum yet: the claim that its node first ran on.
 pub const FIRST_CLAIM_ANNOTATION: &str = "karst.io/first-claim";
 /// On the ConfigMap of a node with ephemeral disks: the pod that had them when the quorum was last seen.

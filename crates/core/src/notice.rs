@@ -316,11 +316,27 @@ pub enum Notice {
     },
     /// Controllers whose disks are empty, and may have been lost.
     #[error(
-        "{pods}: the disk is empty, the node may have voted on another one before, and no controller leads that could tell. It waits, because a vote that is given twice can cost metadata: bring the other controllers back. If that cannot be, docs/quorum.md tells what is lost by setting {EMPTY_VOTER_ANNOTATION}: {pods} on the Kafka resource"
+        "{pods}: the disk is empty, the node may have voted on another one before, and no controller leads that could tell. It waits, because a vote that is given twice can cost metadata: bring the other controllers back. If that cannot be, docs/quorum.md tells what is lost by setting {EMPTY_VOTER_ANNOTATION}: {first} on the Kafka resource (name one pod only: as soon as there is a leader, others go on by themselves)"
     )]
     EmptyDiskHeld {
         /// Their pods.
         pods: String,
+        /// One of them.
+        first: String,
+    },
+    /// Voters that a person lets start on empty disks, when others do already.
+    #[error(
+        "{annotation} is not followed for {held} yet: {first} may start on an empty disk already, and with more such voters they could elect each other, and a controller that still has its disk would lose what only it knows. Bring up the controllers that have their disks: then there is a leader, and the others follow by themselves. If no controller has its disk any more, name them all: {all} (docs/quorum.md)"
+    )]
+    EmptyStartHeld {
+        /// The annotation that names them.
+        annotation: &'static str,
+        /// Their pods.
+        held: String,
+        /// Those that were first.
+        first: String,
+        /// All voters.
+        all: String,
     },
     /// A cluster of which only disks are left.
     #[error(
@@ -880,7 +896,7 @@ impl Notice {
             }
             Self::VersionHeld { .. } => "VersionHeld",
             Self::RestorationHeld { .. } => "RestorationHeld",
-            Self::EmptyDiskHeld { .. } => "EmptyDiskHeld",
+            Self::EmptyDiskHeld { .. } | Self::EmptyStartHeld { .. } => "EmptyDiskHeld",
             Self::FormedAnew => "FormedAnew",
             Self::Adopting { .. } => "AdoptingDisks",
             Self::DisksLeft { .. } => "DisksLost",

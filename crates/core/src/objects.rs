@@ -24,11 +24,13 @@ use crate::config::REPLICATION_PORT;
 use crate::digest::Digest;
 use crate::empty_disk::{self, EmptyDisk};
 use crate::ids::ClusterId;
+use crate::let_in::{self, LetIn};
 use crate::listeners::address::{self, Served};
 use crate::listeners::{ClientListener, Reach};
 use crate::names::{
     ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DISK_ANNOTATION, FIRST_CLAIM_ANNOTATION,
-    POD_NAME_LABEL, POOL_LABEL, RESTORED_POD_ANNOTATION, SETTINGS_IN_KAFKA_ANNOTATION, node_of_pod,
+    LET_IN_ANNOTATION, POD_NAME_LABEL, POOL_LABEL, RESTORED_POD_ANNOTATION, SETTINGS_IN_KAFKA_ANNOTATION,
+    node_of_pod,
 };
 use crate::podset::Rendered;
 use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
@@ -39,8 +41,7 @@ use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
 use crate::world::{ClaimView, Meta, World};
 use crate::{
-    anew, certificates, claim_memory, dynamic, fences, limits, logging, metrics, safety, stored, strangers,
-    unproven,
+    anew, certificates, claim_memory, dynamic, fences, limits, logging, metrics, stored, strangers, unproven,
 };
 
 /// What the annotations about its certificate add to a pod, at most.
@@ -213,9 +214,14 @@ fn changes_pods(wanted: &api::StrimziPodSet, world: &World) -> bool {
 fn gives_or_takes_vote(wanted: &ConfigMap, world: &World) -> bool {
     let seen = wanted.metadata.name.as_ref().and_then(|name| world.config_maps.get(name));
     let decided = [StorageFormat::Restore.as_str(), StorageFormat::StaticAnew.as_str()];
-    let restores = |format: Option<&String>| format.is_some_and(|it| decided.contains(&it.as_str()));
-    let will = wanted.data.as_ref().and_then(|data| data.get("storage.format"));
-    seen.is_some_and(|seen| restores(seen.storage_format.as_ref()) != restores(will))
+    let gives = |format: Option<&String>, disk: Option<&String>| {
+        format.is_some_and(|it| decided.contains(&it.as_str()))
+            || disk.is_some_and(|it| it == EmptyDisk::Allowed.as_str())
+    };
+    let will = |key: &str| wanted.data.as_ref().and_then(|data| data.get(key));
+    let is_given = gives(will("storage.format"), will("empty.disk"));
+    // One that is gone gave nothing.
+    seen.map_or(is_given, |seen| gives(seen.storage_format.as_ref(), seen.empty_disk.as_ref()) != is_given)
 }
 
 /// Is all that Karst sets in an object's metadata there already?
@@ -225,7 +231,7 @@ pub(crate) fn is_in(wanted: &ObjectMeta, seen: &Meta) -> bool {
     };
     let is_marked_alike =
         |mark: &str| wanted.annotations.as_ref().and_then(|all| all.get(mark)) == seen.annotations.get(mark);
-    if ![ADDITIONS_ANNOTATION, RESTORED_POD_ANNOTATION].into_iter().all(is_marked_alike) {
+    if ![ADDITIONS_ANNOTATION, RESTORED_POD_ANNOTATION, LET_IN_ANNOTATION].into_iter().all(is_marked_alike) {
         return false;
     }
     let owned = wanted.owner_references.iter().flatten().all(|owner| seen.owners.contains(&owner.uid));
@@ -499,15 +505,18 @@ impl Render<'_> {
         };
         let format = self.storage_format(node);
         let forms = format == StorageFormat::Initial && node.pool.roles.has_controller();
+        let initial = self.initial.filter(|_| forms);
+        let empty_disk = initial.map(|initial| EmptyDisk::of(self.world, self.cluster, initial, node));
+        let is_let_in = format == StorageFormat::StaticAnew || empty_disk == Some(EmptyDisk::Allowed);
         Own {
             user,
             format,
-            empty_disk: forms.then(|| EmptyDisk::of(self.world, self.cluster, node)),
+            empty_disk,
             restored: self.restored(node).map(|one| one.voters.clone()),
             logging: self.logging(node),
             metrics: self.metrics(node),
             certificate: certificates::annotations(self.world, &pod),
-            memories: self.memories(node, forms, &served),
+            memories: self.memories(node, (forms, is_let_in), &served),
             served: served.into_iter().map(Into::into).collect(),
             super_users: self.super_users(&pod),
         }
@@ -572,15 +581,20 @@ impl Render<'_> {
         if self.cluster_id.is_none() {
             return StorageFormat::Adopt;
         }
-        if self.quorum == Kind::Static {
-            let starts_anew = node.pool.roles.has_controller()
-                && safety::may_start_anew(self.world, &self.cluster.pod_name(node));
+        let pod = self.cluster.pod_name(node);
+        if let_in::is_static(self.world, self.quorum, &pod) {
+            let starts_anew =
+                node.pool.roles.has_controller() && LetIn::of_static(self.world, self.cluster).has(&pod);
             return if starts_anew { StorageFormat::StaticAnew } else { StorageFormat::Static };
         }
         if self.restored(node).is_some() {
             return StorageFormat::Restore;
         }
-        let map = self.world.config_maps.get(&self.cluster.pod_name(node));
+        // Whoever votes in a static quorum must not be told to join: it would start on an empty disk, and vote. Somebody who leads tells.
+        if self.quorum == Kind::Unknown && node.pool.roles.has_controller() {
+            return StorageFormat::Adopt;
+        }
+        let map = self.world.config_maps.get(&pod);
         let running = map.and_then(|map| map.storage_format.as_deref());
         let status = self.world.kafka.status.as_ref();
         let worked_before = status.is_some_and(|status| status.kafka_version.is_some())
@@ -597,7 +611,7 @@ impl Render<'_> {
     fn memories(
         &self,
         node: Node<'_>,
-        forms_quorum: bool,
+        (forms_quorum, is_let_in): (bool, bool),
         served: &[Served<'_>],
     ) -> Vec<(&'static str, String)> {
         let restored = match self.restoration.as_ref().filter(|restoration| restoration.empties(node.id)) {
@@ -611,6 +625,7 @@ impl Render<'_> {
                 FIRST_CLAIM_ANNOTATION,
                 forms_quorum.then(|| empty_disk::memory(self.world, self.cluster, node)).flatten(),
             ),
+            (LET_IN_ANNOTATION, let_in::memory(self.world, &self.cluster.pod_name(node), is_let_in)),
             (ADVERTISED_ANNOTATION, address::memory(served)),
         ];
         memories.into_iter().filter_map(|(key, memory)| Some((key, memory?))).collect()

@@ -32,7 +32,7 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
 use crate::world::{Answer, Answers, PodSetView, PodView, QuorumView, Trouble, World};
 use crate::{
-    anew, claims, completion, config, empty_disk, ending, ignored, limits, membership, migration,
+    anew, claims, completion, config, empty_disk, ending, ignored, let_in, limits, membership, migration,
     own_certificates, pods, podset, rack, registration, removals, resolve, restoration, rewrites, rolling,
     settings, strangers, terminating, upgrade,
 };
@@ -187,6 +187,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
 
     // First voters whose disks are empty, and may have been lost.
     plan.notices.extend(empty_disk::notice(world));
+    plan.notices.extend(let_in::notices(world, &cluster, kind(world, &identity), identity.initial.as_ref()));
     plan.look_soon(empty_disk::look_again(world));
     if empty_disk::is_idle(world) {
         plan.forgotten.push(EMPTY_VOTER_ANNOTATION);
@@ -603,13 +604,13 @@ fn forget_what_may_be_lost(plan: &mut Plan, world: &World, due: &[Due<'_>], to_m
     let is_due = |pod: &str| due.iter().any(|due| due.pod.meta.name == pod && due.disks == Disks::Go);
     let is_on_its_way = |pod: &str| world.pods.get(pod).is_some_and(|pod| pod.meta.deleting);
     let is_listed = |pod: &str| world.pod_sets.values().any(|set| set.pods.contains_key(pod));
-    let is_static = Kind::of(world) == Kind::Static;
+    let is_static = |pod: &str| let_in::is_static(world, Kind::of(world), pod);
     let is_pending = |pod: &str| {
         is_due(pod)
             || is_on_its_way(pod)
             || (world.pods.contains_key(pod) && !is_listed(pod))
             || to_move.contains(pod)
-            || (is_static && is_listed(pod) && safety::may_start_anew(world, pod))
+            || (is_listed(pod) && is_static(pod) && safety::may_start_anew(world, pod))
     };
     let annotated = world.kafka.metadata.annotations.as_ref();
     let is_set = annotated.is_some_and(|all| all.contains_key(ALLOW_LOSS_ANNOTATION));

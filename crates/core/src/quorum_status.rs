@@ -25,7 +25,7 @@ const NO_LEADER: &str = "NoLeader";
 const ADVICE: &str = "should a majority of the disks be lost, bring them back, or restore a voter with the annotation karst.io/restore-voter (docs/quorum.md)";
 
 /// The same, of a static quorum: nobody can be replaced in it.
-const STATIC_ADVICE: &str = "should a majority of the disks be lost, bring them back; controllers on empty disks wait for that, or for the annotation karst.io/allow-data-loss with the names of their pods (docs/quorum.md)";
+const STATIC_ADVICE: &str = "should a majority of the disks be lost, bring them back; controllers on empty disks wait for that, or for the annotation karst.io/allow-data-loss with the name of one of their pods, while a controller that has its disk runs (docs/quorum.md)";
 
 fn advice(world: &World) -> &'static str {
     if Kind::of(world) == Kind::Static { STATIC_ADVICE } else { ADVICE }

@@ -23,10 +23,14 @@ use crate::world::{Answer, PartitionView, Partitions, PartitionsByNode, PodView,
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Is this a controller that does not serve, and did a person say that what only it had may be lost? A voter of a static quorum starts
-/// on an empty disk then, whatever the others have.
+/// on an empty disk then, whatever the others have, as soon as [`crate::let_in`] lets it.
 pub(crate) fn may_start_anew(world: &World, pod: &str) -> bool {
-    let waits = world.pods.get(pod).is_none_or(|pod| pod.runs_controller() && !pod.is_serving());
-    waits && is_allowed_to_lose(world, pod)
+    waits_to_serve(world, pod) && is_allowed_to_lose(world, pod)
+}
+
+/// Is this a controller that does not serve?
+pub(crate) fn waits_to_serve(world: &World, pod: &str) -> bool {
+    world.pods.get(pod).is_none_or(|pod| pod.runs_controller() && !pod.is_serving())
 }
 
 /// What becomes of a node's disks when its pod stops.

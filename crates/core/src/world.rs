@@ -116,6 +116,8 @@ pub struct ConfigMapView {
     pub digest: Option<Digest>,
     /// How the node formats empty disks.
     pub storage_format: Option<String>,
+    /// What the node is told of a disk that it finds empty.
+    pub empty_disk: Option<String>,
     /// Files in it that users asked for: what is to be kept when they can no longer be had.
     pub files: BTreeMap<String, Arc<str>>,
     /// How the node serves clients.
@@ -130,6 +132,7 @@ impl ConfigMapView {
             meta,
             digest: objects::config_digest(data).ok(),
             storage_format: entry("storage.format").cloned(),
+            empty_disk: entry("empty.disk").cloned(),
             files: objects::files(data, &keep),
             serving: entry("server.config").map(|text| Serving::read(text, &keep)).unwrap_or_default(),
         }

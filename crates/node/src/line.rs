@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::listeners::{Listener, Protocol, TlsFiles};
 
 /// Longer than this no question takes.
-const LONGEST_DEADLINE: Duration = Duration::from_secs(12);
+pub(crate) const LONGEST_DEADLINE: Duration = Duration::from_secs(12);
 
 /// How long the next question may take, after one in vain. One that took all of its time may have spent it on looking up names:
 /// where DNS is slow, a fixed limit would never be enough.

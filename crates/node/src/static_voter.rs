@@ -59,7 +59,8 @@ pub(crate) async fn wait_for_majority(config: &NodeConfig, is_let_in: impl Fn() 
                         "the disk of this voter of a static quorum is empty, though it was in use before: it is not formatted, \
                          and Kafka is not started, until a majority of the voters without this one has everything; now {why}. Bring \
                          the lost disks back if you can. If they are gone for good and you accept that metadata may be lost, set the \
-                         annotation karst.io/allow-data-loss on the Kafka resource to the name of this pod"
+                         annotation karst.io/allow-data-loss on the Kafka resource to the name of one of the pods that wait, and of one only, \
+                         while a controller that has its disk runs: two empty ones would elect each other (docs/quorum.md)"
                     );
                 }
             }

@@ -390,7 +390,8 @@ fn has_claim(api: &ApiServer, pod: &PodView) -> bool {
 fn may_start_on(disk: Option<&Disk>, settings: &BTreeMap<String, String>) -> bool {
     let text = |key: &str| settings.get(key).map_or("", String::as_str);
     let adopts = text("storage.format") == "adopt";
-    disk.map_or(!adopts, |disk| adopts || disk.cluster == text("cluster.id"))
+    let is_unknown = adopts && text("cluster.id").is_empty();
+    disk.map_or(!adopts, |disk| is_unknown || disk.cluster == text("cluster.id"))
 }
 
 /// Is everything there that the pod mounts of Secrets?

@@ -10,6 +10,7 @@ use karst_api as api;
 use karst_core::ids::{Entropy, NodeId};
 use karst_core::membership::{Change, Leaving, Voter};
 use karst_core::names::{ALLOW_LOSS_ANNOTATION, MANUAL_ROLL_ANNOTATION, node_of_pod};
+use karst_core::notice::Notice;
 use karst_core::objects::Object;
 use karst_core::plan::{self, Deed, Plan};
 use karst_core::world::{Answer, QuorumView, World};
@@ -326,6 +327,102 @@ fn a_static_quorum_keeps_the_voters_of_a_pool_that_cannot_be_read() {
     }
 }
 
+/// How nodes are to format their disks, of those whose settings are to be written.
+fn formats(plan: &Plan) -> Vec<(String, String)> {
+    let maps = plan.objects.iter().filter_map(|object| match object {
+        Object::ConfigMap(map) => Some((map.metadata.name.clone()?, map.data.clone()?)),
+        _ => None,
+    });
+    maps.map(|(name, data)| (name, data["storage.format"].clone())).collect()
+}
+
+fn allow_loss(world: &mut World, nodes: &[i32]) {
+    let pods: Vec<_> = nodes.iter().map(|node| controller(*node)).collect();
+    edit_kafka(world, |kafka| {
+        let annotations = kafka.metadata.annotations.get_or_insert_default();
+        annotations.insert(ALLOW_LOSS_ANNOTATION.into(), pods.join(","));
+    });
+}
+
+/// No controller of a static quorum of three serves.
+fn static_quorum_without_leader() -> (World, Kafka) {
+    let (mut world, mut kafka) = static_cluster();
+    converge_kafka(&mut world, &mut kafka, &[]);
+    for node in 3..=5 {
+        set_ready(&mut world, &controller(node), false);
+    }
+    (world, kafka)
+}
+
+/// What is said of pods that were named and have to wait.
+fn held_starts(plan: &Plan) -> Vec<String> {
+    let said = plan.notices.iter().filter(|notice| matches!(notice, Notice::EmptyStartHeld { .. }));
+    said.map(ToString::to_string).collect()
+}
+
+/// Two empty voters would elect each other, and the third one, which is only slow, would lose what it has.
+#[test]
+fn of_two_named_voters_of_a_static_quorum_one_starts_on_an_empty_disk_and_the_other_when_somebody_leads() {
+    let (mut world, kafka) = static_quorum_without_leader();
+    allow_loss(&mut world, &[4, 5]);
+    let plan = decide(&world);
+    assert_eq!(formats(&plan), [(controller(4), "static-anew".to_owned())]);
+    let [held] = &held_starts(&plan)[..] else { panic!("{:?}", plan.notices) };
+    assert!(
+        held.contains(&format!("not followed for {} yet: {} may", controller(5), controller(4))),
+        "{held}"
+    );
+    carry_out(&mut world, plan);
+    assert_eq!(formats(&decide(&world)), [], "nor in the next pass");
+
+    // Naming the other one instead does not take back what the first one may have done.
+    allow_loss(&mut world, &[5]);
+    let plan = decide(&world);
+    assert_eq!(formats(&plan), [(controller(4), "static".to_owned())]);
+    assert_eq!(held_starts(&plan).len(), 1);
+    assert!(!plan.forgotten.contains(&ALLOW_LOSS_ANNOTATION));
+    carry_out(&mut world, plan);
+    assert_eq!(formats(&decide(&world)), []);
+
+    world.answers.quorum = kafka.quorum(&converged());
+    let plan = decide(&world);
+    assert_eq!(held_starts(&plan), [""; 0]);
+    let wanted = [(controller(4), "static".to_owned()), (controller(5), "static-anew".to_owned())];
+    assert_eq!(formats(&plan), wanted, "who leads has what the first one has, and its mark goes");
+}
+
+#[test]
+fn a_person_who_names_every_voter_of_a_static_quorum_says_that_all_is_lost() {
+    let (mut world, _) = static_quorum_without_leader();
+    allow_loss(&mut world, &[3, 4, 5]);
+    let plan = decide(&world);
+    assert_eq!(formats(&plan), [3, 4, 5].map(|node| (controller(node), "static-anew".to_owned())));
+    assert_eq!(held_starts(&plan), [""; 0]);
+}
+
+/// Otherwise both would be told to join, start on empty disks after a while, and elect each other.
+#[test]
+fn voters_of_a_static_quorum_whose_status_was_lost_are_not_told_to_join() {
+    let (mut world, _) = static_quorum_without_leader();
+    edit_kafka(&mut world, |kafka| kafka.status.as_mut().unwrap().quorum = None);
+    let of_controllers = |plan: &Plan| -> Vec<_> {
+        formats(plan).into_iter().filter(|(name, _)| name.contains("controllers")).collect()
+    };
+    let plan = decide(&world);
+    assert!(of_controllers(&plan).iter().all(|(_, format)| format == "static"), "{:?}", formats(&plan));
+    carry_out(&mut world, plan);
+    let mut named = world.clone();
+    allow_loss(&mut named, &[4]);
+    let plan = decide(&named);
+    assert_eq!(of_controllers(&plan), [(controller(4), "static-anew".to_owned())], "a person still decides");
+    assert!(!plan.forgotten.contains(&ALLOW_LOSS_ANNOTATION));
+
+    // What nodes were told is lost too.
+    world.config_maps.retain(|name, _| !name.contains("controllers"));
+    let plan = decide(&world);
+    assert_eq!(of_controllers(&plan), [3, 4, 5].map(|node| (controller(node), "adopt".to_owned())));
+}
+
 /// Two of three have lost their disks. Their launchers wait, until a person lets one of them go on.
 #[test]
 fn a_person_lets_a_voter_of_a_static_quorum_start_on_an_empty_disk() {
@@ -334,13 +431,6 @@ fn a_person_lets_a_voter_of_a_static_quorum_start_on_an_empty_disk() {
     for node in 3..=5 {
         set_ready(&mut world, &controller(node), false);
     }
-    let formats = |plan: &Plan| {
-        let maps = plan.objects.iter().filter_map(|object| match object {
-            Object::ConfigMap(map) => Some((map.metadata.name.clone()?, map.data.clone()?)),
-            _ => None,
-        });
-        maps.map(|(name, data)| (name, data["storage.format"].clone())).collect::<Vec<_>>()
-    };
     assert_eq!(formats(&decide(&world)), [], "nothing changes by itself");
     edit_kafka(&mut world, |kafka| {
         let annotations = kafka.metadata.annotations.get_or_insert_default();
