@@ -326,6 +326,64 @@ fn a_static_quorum_keeps_the_voters_of_a_pool_that_cannot_be_read() {
     }
 }
 
+/// Whoever may write pod sets would otherwise say who votes: all nodes would restart for it, and find no leader any more.
+#[test]
+fn a_pod_set_that_karst_did_not_describe_makes_nobody_a_voter() {
+    let (world, kafka) = static_quorum_of_two_pools();
+    let all = fixed_voters(&world, &kafka);
+    let pods = &world.pod_sets["my-cluster-more"].pods;
+    let planted = |names: [&str; 2]| {
+        let mut set = (*world.pod_sets["my-cluster-more"]).clone();
+        (set.meta.name, set.meta.uid) = ("my-cluster-x".into(), "uid-of-somebody".into());
+        set.pods = names.iter().map(|name| ((*name).to_owned(), pods["my-cluster-more-6"].clone())).collect();
+        (set.digest, set.status) = (None, None);
+        set
+    };
+    // Three more voters, one in the place of a real one, and one in the place of one whose pool cannot be read.
+    for (names, is_unread) in [
+        (["my-cluster-x-8", "my-cluster-x-9"], false),
+        (["my-cluster-x-3", "my-cluster-x-9"], false),
+        (["my-cluster-x-6", "my-cluster-x-7"], true),
+    ] {
+        let mut world = world.clone();
+        world.pod_sets.insert("my-cluster-x".into(), Arc::new(planted(names)));
+        if is_unread {
+            world.pools.remove("more");
+        }
+        assert_eq!(fixed_voters(&world, &kafka), all, "{names:?}");
+        world.answers.quorum = kafka.quorum(&world);
+        let plan = decide(&world);
+        let objects: Vec<_> = plan.objects.iter().map(Object::describe).collect();
+        assert_eq!((plan.restarts, objects), (vec![], vec![]), "{names:?}");
+    }
+}
+
+/// Nor does it take a vote away: its pool is not there to be read, and somebody changes what its pod set asks for.
+#[test]
+fn a_pod_set_that_somebody_changed_takes_no_vote_away() {
+    let (mut world, kafka) = static_quorum_of_two_pools();
+    let all = fixed_voters(&world, &kafka);
+    world.pools.remove("more");
+    let set = Arc::make_mut(world.pod_sets.get_mut("my-cluster-more").unwrap());
+    (set.generation, set.digest) = (2, None);
+    for pod in set.pods.values_mut() {
+        pod.json = pod
+            .json
+            .replace("strimzi.io/controller-role\":\"true", "strimzi.io/controller-role\":\"false")
+            .into();
+        assert!(pod.json.contains("controller-role\":\"false"), "{}", pod.json);
+    }
+    assert_eq!(fixed_voters(&world, &kafka), all);
+    world.pods.remove("my-cluster-more-6");
+    assert_eq!(fixed_voters(&world, &kafka), all, "it is away for a moment");
+    // A pod that the pod set no longer lists runs on: nothing is done for such a pod set.
+    let set = Arc::make_mut(world.pod_sets.get_mut("my-cluster-more").unwrap());
+    let uid = set.meta.uid.clone();
+    set.pods.remove("my-cluster-more-7");
+    edit_pod(&mut world, "my-cluster-more-7", |pod| pod.meta.owners = vec![uid]);
+    assert_eq!(fixed_voters(&world, &kafka), all);
+}
+
 /// Two of three have lost their disks. Their launchers wait, until a person lets one of them go on.
 #[test]
 fn a_person_lets_a_voter_of_a_static_quorum_start_on_an_empty_disk() {
