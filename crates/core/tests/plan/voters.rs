@@ -104,6 +104,33 @@ fn a_voter_that_cannot_come_back_goes_though_only_two_are_left() {
     assert_eq!(plan(&world, LONG), Some(3));
 }
 
+/// Nobody can tell whether it answers in time. A leader that hears from a voter that it has just removed dies.
+#[test]
+fn a_voter_that_is_to_go_and_lags_all_the_time_stays_and_is_named() {
+    let mut world = converged();
+    let kafka = Kafka::formed(&world);
+    edit_pool(&mut world, "controllers", |pool| pool.spec.replicas = 2);
+    let leaving = leaves(&decided(&world, &kafka, |_| {})).unwrap();
+    let named = |world: &World, behind: Duration, leads_for: u64| {
+        let plan = decided(world, &kafka, |quorum| {
+            quorum.stable_for = Duration::from_secs(leads_for);
+            away(quorum, leaving, Some(behind));
+        });
+        let said = plan.notices.iter().find(|notice| notice.to_string().contains("keep up with the leader"));
+        (leaves(&plan), said.map(|said| (said.reason(), said.to_string().contains(&leaving.to_string()))))
+    };
+    let said = Some(("QuorumChangeHeld", true));
+    for behind in [Duration::from_millis(1_500), Duration::from_secs(5), Duration::from_secs(59)] {
+        assert_eq!(named(&world, behind, 61), (None, said), "{behind:?}");
+        assert_eq!(named(&world, behind, 20), (None, None), "the leader has just begun: {behind:?}");
+    }
+    assert_eq!(named(&world, Duration::from_millis(500), 61), (Some(leaving), None));
+    assert_eq!(named(&world, Duration::from_secs(61), 61), (Some(leaving), None), "it is dead");
+    let now = world.now;
+    edit_pod(&mut world, &controller(leaving), |pod| pod.meta.created = Some(now));
+    assert_eq!(named(&world, Duration::from_secs(5), 61), (None, None), "it has just started");
+}
+
 /// It counts against the majority: of four, three must be up, and one of them is not.
 #[test]
 fn a_dead_voter_goes_first_only_if_three_healthy_ones_are_left() {
