@@ -573,7 +573,9 @@ impl Render<'_> {
             return StorageFormat::Adopt;
         }
         if self.quorum == Kind::Static {
-            let starts_anew = node.pool.roles.has_controller()
+            // While somebody leads, the launcher can ask whether the others have what this node lost.
+            let starts_anew = self.world.answers.quorum.known().is_none()
+                && node.pool.roles.has_controller()
                 && safety::may_start_anew(self.world, &self.cluster.pod_name(node));
             return if starts_anew { StorageFormat::StaticAnew } else { StorageFormat::Static };
         }

@@ -435,6 +435,11 @@ fn a_person_lets_a_voter_of_a_static_quorum_start_on_an_empty_disk() {
     assert_eq!(formats(&plan), [(controller(4), "static-anew".to_owned())]);
     assert!(plan.objects.iter().all(|object| object.is_hard_to_undo(&world)));
     assert!(!plan.forgotten.contains(&ALLOW_LOSS_ANNOTATION), "it has not started yet");
+    // While somebody leads its launcher can ask whether the others have what it lost.
+    let mut led = world.clone();
+    led.answers.quorum = kafka.quorum(&converged());
+    assert!(led.answers.quorum.known().is_some());
+    assert_eq!(formats(&decide(&led)), []);
     carry_out(&mut world, plan);
     set_ready(&mut world, &controller(4), true);
     world.answers.quorum = kafka.quorum(&converged());
