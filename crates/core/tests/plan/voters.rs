@@ -281,6 +281,29 @@ fn a_join_that_keeps_failing_freezes_no_restart() {
     }
 }
 
+/// It joined after all, and what Kafka said before is of the past. When it lacks its vote again, others wait for it.
+#[test]
+fn what_kafka_refused_a_while_ago_is_no_reason_not_to_wait_for_a_node() {
+    let (mut world, kafka, _) = join_refused();
+    edit_pod(&mut world, &controller(3), |pod| {
+        pod.meta.annotations.insert(MANUAL_ROLL_ANNOTATION.into(), "true".into());
+    });
+    let mut kafka_of_five = kafka.clone();
+    kafka_of_five.voters.push(Voter { node: NodeId(7), directory: kafka.voters[0].directory });
+    kafka_of_five.disks.insert(NodeId(7), kafka.voters[0].directory);
+    refuse(&mut world, &kafka, 9, Duration::ZERO);
+    // It does not fetch, so it is not told to join.
+    let mut restarts = |world: &World| -> Vec<String> {
+        let plan =
+            decided(world, &kafka_of_five, |quorum| quorum.observers.retain(|one| one.node != NodeId(6)));
+        assert_eq!(plan.change(), None);
+        plan.restarts.into_iter().map(|restart| restart.pod).collect()
+    };
+    assert_eq!(restarts(&world), [controller(3)]);
+    world.now += Duration::from_secs(61);
+    assert_eq!(restarts(&world), [""; 0]);
+}
+
 /// Between the leader's answer and the call the leader may have lost somebody.
 #[test]
 fn a_change_is_made_only_if_it_is_decided_on_what_the_leader_says_right_before() {
