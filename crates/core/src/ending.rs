@@ -114,5 +114,6 @@ fn restart(one: &Ending<'_>) -> Restart {
         claims: Vec::new(),
         keeps: keeps.collect(),
         exposed: None,
+        leaderless: None,
     }
 }

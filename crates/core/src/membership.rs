@@ -17,7 +17,7 @@ use crate::ids::{DirectoryId, NodeId};
 use crate::names;
 use crate::notice::Notice;
 use crate::reach;
-use crate::world::{QuorumView, Replica, World};
+use crate::world::{PodView, QuorumView, Replica, World};
 
 /// How soon to look again while the quorum changes.
 const LOOK_AGAIN: Duration = Duration::from_millis(300);
@@ -323,6 +323,14 @@ impl Comparison<'_> {
         voter.behind.unwrap_or(self.quorum.stable_for) >= DEAD && !voter.is_caught_up(self.limit)
     }
 
+    /// Has it had a minute to catch up, under this leader and in this pod? How long it has lagged, nobody remembers.
+    fn lags_for_long(&self, voter: &Replica) -> bool {
+        let is_old = |pod: &PodView| pod.meta.created.is_none_or(|made| self.world.time_since(made) >= DEAD);
+        let mut pods = self.world.pods.iter().filter(|(_, pod)| !pod.meta.deleting);
+        self.quorum.stable_for >= DEAD
+            && pods.any(|(name, pod)| names::node_of_pod(name) == Some(voter.node) && is_old(pod))
+    }
+
     /// Are its pod and its disks gone? Then nothing can bring it back.
     fn is_gone(&self, node: NodeId) -> bool {
         let mut left = self.world.pods.keys().chain(self.world.claims.keys());
@@ -366,8 +374,10 @@ impl Comparison<'_> {
             if self.quorum.leader == voter.node && health::is_going(self.world, voter.node) {
                 continue;
             }
-            // It catches up within moments, or turns out to be dead. Who is dead answers nothing.
+            // It catches up within moments, or turns out to be dead. Who is dead answers nothing. One that goes on to lag answers late,
+            // so a person has to know.
             if !self.is_dead(voter) && !self.has_new_disk(voter) && !self.keeps_up(voter) {
+                notices.extend(self.lags_for_long(voter).then_some(Notice::VoterLags { node: voter.node }));
                 continue;
             }
             // Brokers that know nobody else restart first; see the rolling update.

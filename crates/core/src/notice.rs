@@ -262,6 +262,14 @@ pub enum Notice {
         /// Those that are not.
         voters: String,
     },
+    /// A voter that is to leave, and lags behind all the time.
+    #[error(
+        "controller {node} is to leave the quorum and stays for now: it does not keep up with the leader, and a leader can die of the late answer of a voter that it has just removed. It leaves as soon as it keeps up, or when it has been away for a minute. If this goes on, find out what slows it down (CPU, disk, network), or delete its pod"
+    )]
+    VoterLags {
+        /// The voter.
+        node: NodeId,
+    },
     /// A static quorum that is to become a dynamic one, and cannot.
     #[error(
         "the quorum stays static for now, though the annotation {MIGRATION_ANNOTATION} asks for a dynamic one: {why}"
@@ -881,7 +889,9 @@ impl Notice {
             Self::OwnCertificate { .. } => "ListenerCertificateUnusable",
             Self::PoolsNotUsed { .. } => "PoolsNotUsed",
             Self::ControllersHeld { .. } | Self::RolesHeld { .. } => "ChangeHeld",
-            Self::QuorumUnknown { .. } | Self::VoterStays { .. } => "QuorumChangeHeld",
+            Self::QuorumUnknown { .. } | Self::VoterStays { .. } | Self::VoterLags { .. } => {
+                "QuorumChangeHeld"
+            }
             Self::MigrationHeld { .. } => "MigrationHeld",
             Self::QuorumChangeFailed { .. } => "QuorumChangeFailed",
             Self::UnregistrationFailed { .. } => "UnregistrationFailed",

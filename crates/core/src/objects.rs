@@ -583,8 +583,10 @@ impl Render<'_> {
         }
         let pod = self.cluster.pod_name(node);
         if let_in::is_static(self.world, self.quorum, &pod) {
-            let starts_anew =
-                node.pool.roles.has_controller() && LetIn::of_static(self.world, self.cluster).has(&pod);
+            // While somebody leads, the launcher can ask whether the others have what this node lost.
+            let starts_anew = self.world.answers.quorum.known().is_none()
+                && node.pool.roles.has_controller()
+                && LetIn::of_static(self.world, self.cluster).has(&pod);
             return if starts_anew { StorageFormat::StaticAnew } else { StorageFormat::Static };
         }
         if self.restored(node).is_some() {

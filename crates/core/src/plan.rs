@@ -266,8 +266,9 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     pause_after_failures(&mut plan, world);
     keep_members(&mut plan, world);
     if is_settled {
-        plan.restarts
-            .extend(restoration.iter().flat_map(|restoration| restoration.restarts(world, &cluster)));
+        let restored = restoration.iter().flat_map(|restoration| restoration.restarts(world, &cluster));
+        // Its disk would be gone, and the settings that make it a voter again are not there.
+        plan.restarts.extend(restored.filter(|restart| !contest.held.contains(&restart.pod)));
     }
     plan.look_soon((!plan.deeds.is_empty()).then_some(LOOK_AFTER_DEEDS));
 

@@ -51,6 +51,15 @@ pub(crate) fn view(quorum: &QuorumView) -> api::QuorumStatus {
     }
 }
 
+/// Did Kafka say that this node votes? Where it is silent, what it said last counts.
+pub(crate) fn has_voted(world: &World, node: NodeId) -> bool {
+    if let Some(quorum) = world.answers.quorum.known() {
+        return quorum.has_voter(node);
+    }
+    let status = world.kafka.status.as_ref().and_then(|status| status.quorum.as_ref());
+    status.and_then(|quorum| quorum.voter_ids.as_ref()).is_some_and(|voters| voters.contains(&node.0))
+}
+
 /// The conditions of a quorum that was formed. What nobody asked about stays as it was said last.
 pub(crate) fn conditions(world: &World, cluster: &Cluster) -> Vec<api::Condition> {
     let worked = world.kafka.status.as_ref().is_some_and(|status| status.quorum.is_some());

@@ -251,6 +251,7 @@ impl Restoration {
             causes: vec![self.cause.clone()],
             claims: claim.map(identity).into_iter().collect(),
             exposed: None,
+            leaderless: None,
         })
     }
 }

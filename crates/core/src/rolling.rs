@@ -121,8 +121,10 @@ pub struct Restart {
     pub claims: Vec<(String, String)>,
     /// Disks on which its successor is to start: they must be there, and not on their way out, or it would start empty.
     pub keeps: Vec<(String, String)>,
-    /// Partitions that have too few replicas to be protected, and take no writes meanwhile.
+    /// Partitions that have too few replicas, or too few in sync, to be protected, and take no writes meanwhile.
     pub exposed: Option<String>,
+    /// That fewer than a majority of the voters is left meanwhile.
+    pub leaderless: Option<String>,
 }
 
 impl Restart {
@@ -378,6 +380,7 @@ fn restart(world: &World, due: &Due<'_>, exposed: Option<String>) -> Restart {
         claims,
         keeps,
         exposed,
+        leaderless: None,
     }
 }
 
@@ -513,7 +516,8 @@ impl Choice<'_> {
                     let exposed: Vec<_> =
                         here().filter(|partition| is_exposed(partition, due.node.id)).collect();
                     let exposed = (!exposed.is_empty()).then(|| health::some_of(&exposed));
-                    roll.restarts.push(restart(self.world, due, exposed));
+                    let leaderless = self.without_majority(due);
+                    roll.restarts.push(Restart { leaderless, ..restart(self.world, due, exposed) });
                 }
             }
         }
@@ -560,6 +564,33 @@ impl Choice<'_> {
             is_cure && certificates::waits_for_others(self.world, &self.cluster.pod_name(*node))
         };
         self.cluster.nodes().filter(waits).map(|node| node.id).collect()
+    }
+
+    /// That a restart for which others wait leaves too few voters. Those that wait cannot vote before, so it is done all the same.
+    fn without_majority(&self, due: &Due<'_>) -> Option<String> {
+        let waiting = self.waiting_for(due);
+        let quorum = self.world.answers.quorum.known().filter(|quorum| quorum.has_voter(due.node.id))?;
+        let absent: BTreeSet<NodeId> = waiting.into_iter().filter(|node| quorum.has_voter(*node)).collect();
+        let (all, left) = (quorum.voters.len(), self.others_without(&absent, quorum, due.node.id).len());
+        let is_too_few = !absent.is_empty() && left < health::majority(all);
+        is_too_few.then(|| {
+            format!(
+                "{left} of {all} controllers are left, and nobody leads: nodes without a certificate ({}) can start only after it",
+                health::list(&absent)
+            )
+        })
+    }
+
+    /// The voters besides a node that are up and caught up. Those that wait for its restart are not.
+    fn others_without(
+        &self,
+        waiting: &BTreeSet<NodeId>,
+        quorum: &QuorumView,
+        node: NodeId,
+    ) -> BTreeSet<NodeId> {
+        let mut others = health::caught_up_without(self.world, quorum, node);
+        others.retain(|other| !waiting.contains(other));
+        others
     }
 
     /// What of the node's work is missed is asked before what becomes of its vote: none is given up in vain.
@@ -670,7 +701,7 @@ impl Choice<'_> {
         let waiting = self.waiting_for(due);
         let vote = quorum.voters.iter().map(|voter| voter.node);
         let vote: BTreeSet<NodeId> = vote.filter(|node| !waiting.contains(node)).collect();
-        let mut others = health::caught_up_without(self.world, quorum, due.node.id);
+        let mut others = self.others_without(&waiting, quorum, due.node.id);
         if loses {
             let losing = health::losing_disks(self.world);
             others.retain(|other| !losing.contains(other));
@@ -695,8 +726,9 @@ fn some_or_none(nodes: &BTreeSet<NodeId>) -> String {
     if nodes.is_empty() { "none".to_owned() } else { health::list(nodes) }
 }
 
-/// Does the partition take no writes while the node is away, whatever anybody does?
+/// Does the partition take no writes while the node is away? It has no replica more than it needs, or others that are not in sync can
+/// start only when this one has.
 fn is_exposed(partition: &PartitionView, node: NodeId) -> bool {
     partition.in_sync.contains(&node)
-        && partition.min_in_sync.is_some_and(|least| partition.replicas.len() <= least.max(1))
+        && partition.min_in_sync.is_some_and(|least| partition.in_sync.len() <= least.max(1))
 }

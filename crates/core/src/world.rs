@@ -742,12 +742,13 @@ impl World {
         self.troubles.iter().find(|trouble| matches!(&trouble.deed, Deed::Change(failed) if failed == change))
     }
 
-    /// Has this node been refused a vote again and again?
+    /// Has this node been refused a vote again and again, and lately? It may have joined all the same, and lost its vote since.
     pub(crate) fn is_refused_a_vote(&self, node: NodeId) -> bool {
         self.troubles.iter().any(|trouble| {
             let is_its =
                 matches!(&trouble.deed, Deed::Change(Change::Join { voter, .. }) if voter.node == node);
-            is_its && trouble.failures >= REFUSED
+            let is_recent = self.now.duration_since(trouble.until) <= OUTDATED;
+            is_its && is_recent && trouble.failures >= REFUSED
         })
     }
 

@@ -216,6 +216,7 @@ mod tests {
             claims: Vec::new(),
             keeps: Vec::new(),
             exposed: None,
+            leaderless: None,
         }
     }
 

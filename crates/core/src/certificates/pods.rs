@@ -109,7 +109,7 @@ pub(crate) fn lacks_certificate(world: &World, pod: &str) -> bool {
 
 /// Does a node wait for the restarts of others, because only what they trust then signs its certificate?
 pub(crate) fn waits_for_others(world: &World, pod: &str) -> bool {
-    lacks_certificate(world, pod) && !world.pods.get(pod).is_some_and(|pod| pod.ready)
+    lacks_certificate(world, pod) && !world.pods.get(pod).is_some_and(|pod| pod.has_ready_kafka())
 }
 
 fn end(pod: &PodView) -> Option<Timestamp> {

@@ -246,11 +246,40 @@ pub(super) fn address(
     ((is_old || !has_new) && is_good).then(|| (before.advertised.clone(), reach))
 }
 
-/// How a listener that cannot be what is asked for, whatever comes, is served now.
+/// How brokers tell the clients of a listener to reach them, where that shows. Of a host that the user chose, only what is remembered
+/// tells. Of some brokers the address may be missing.
+fn told_reach(world: &World, listener: &str, kafka_name: &str) -> Option<Reach> {
+    let is_its = |meta: &crate::world::Meta| meta.labels.get(LISTENER_LABEL).is_some_and(|of| of == listener);
+    let services: Vec<_> =
+        world.services.iter().filter(|(_, one)| is_its(&one.meta)).map(|(name, _)| name).collect();
+    let told = world.config_maps.iter().filter_map(|(pod, map)| {
+        let host = &map.serving.listeners.iter().find(|before| before.name == kafka_name)?.advertised.host;
+        let is_below = |name: String| host.strip_prefix(&name).is_some_and(|rest| rest.starts_with('.'));
+        if let Some(reach) = address::remembered_reach(map, kafka_name) {
+            Some(reach)
+        } else if [NODE_IP, NODE_NAME].contains(&host.as_str()) {
+            Some(Reach::NodePort)
+        } else if is_below(format!("{pod}.{}", world.key.headless_service())) {
+            Some(Reach::Internal)
+        } else {
+            let mut services = services.iter().map(|name| format!("{name}.{}", world.key.namespace));
+            services.any(is_below).then_some(Reach::ClusterIp)
+        }
+    });
+    let told: Vec<_> = told.collect();
+    let order = [Reach::LoadBalancer, Reach::NodePort, Reach::ClusterIp, Reach::Internal];
+    order.into_iter().find(|reach| told.contains(reach))
+}
+
+/// How a listener that cannot be what is asked for, whatever comes, is served now: as brokers tell their clients. Only when that says
+/// nothing its services are looked at: their addresses come and go.
 pub(crate) fn known_reach(world: &World, name: &str, port: u16) -> Option<Reach> {
     let kafka_name = super::kafka_name(name, port);
     let is_it = |before: &Before| before.name == kafka_name;
     world.config_maps.values().find(|map| map.serving.listeners.iter().any(is_it))?;
+    if let Some(told) = told_reach(world, name, &kafka_name) {
+        return Some(told);
+    }
     let service = world
         .services
         .values()

@@ -105,6 +105,33 @@ fn a_voter_that_cannot_come_back_goes_though_only_two_are_left() {
     assert_eq!(plan(&world, LONG), Some(3));
 }
 
+/// Nobody can tell whether it answers in time. A leader that hears from a voter that it has just removed dies.
+#[test]
+fn a_voter_that_is_to_go_and_lags_all_the_time_stays_and_is_named() {
+    let mut world = converged();
+    let kafka = Kafka::formed(&world);
+    edit_pool(&mut world, "controllers", |pool| pool.spec.replicas = 2);
+    let leaving = leaves(&decided(&world, &kafka, |_| {})).unwrap();
+    let named = |world: &World, behind: Duration, leads_for: u64| {
+        let plan = decided(world, &kafka, |quorum| {
+            quorum.stable_for = Duration::from_secs(leads_for);
+            away(quorum, leaving, Some(behind));
+        });
+        let said = plan.notices.iter().find(|notice| notice.to_string().contains("keep up with the leader"));
+        (leaves(&plan), said.map(|said| (said.reason(), said.to_string().contains(&leaving.to_string()))))
+    };
+    let said = Some(("QuorumChangeHeld", true));
+    for behind in [Duration::from_millis(1_500), Duration::from_secs(5), Duration::from_secs(59)] {
+        assert_eq!(named(&world, behind, 61), (None, said), "{behind:?}");
+        assert_eq!(named(&world, behind, 20), (None, None), "the leader has just begun: {behind:?}");
+    }
+    assert_eq!(named(&world, Duration::from_millis(500), 61), (Some(leaving), None));
+    assert_eq!(named(&world, Duration::from_secs(61), 61), (Some(leaving), None), "it is dead");
+    let now = world.now;
+    edit_pod(&mut world, &controller(leaving), |pod| pod.meta.created = Some(now));
+    assert_eq!(named(&world, Duration::from_secs(5), 61), (None, None), "it has just started");
+}
+
 /// It counts against the majority: of four, three must be up, and one of them is not.
 #[test]
 fn a_dead_voter_goes_first_only_if_three_healthy_ones_are_left() {
@@ -255,6 +282,29 @@ fn a_join_that_keeps_failing_freezes_no_restart() {
     }
 }
 
+/// It joined after all, and what Kafka said before is of the past. When it lacks its vote again, others wait for it.
+#[test]
+fn what_kafka_refused_a_while_ago_is_no_reason_not_to_wait_for_a_node() {
+    let (mut world, kafka, _) = join_refused();
+    edit_pod(&mut world, &controller(3), |pod| {
+        pod.meta.annotations.insert(MANUAL_ROLL_ANNOTATION.into(), "true".into());
+    });
+    let mut kafka_of_five = kafka.clone();
+    kafka_of_five.voters.push(Voter { node: NodeId(7), directory: kafka.voters[0].directory });
+    kafka_of_five.disks.insert(NodeId(7), kafka.voters[0].directory);
+    refuse(&mut world, &kafka, 9, Duration::ZERO);
+    // It does not fetch, so it is not told to join.
+    let mut restarts = |world: &World| -> Vec<String> {
+        let plan =
+            decided(world, &kafka_of_five, |quorum| quorum.observers.retain(|one| one.node != NodeId(6)));
+        assert_eq!(plan.change(), None);
+        plan.restarts.into_iter().map(|restart| restart.pod).collect()
+    };
+    assert_eq!(restarts(&world), [controller(3)]);
+    world.now += Duration::from_secs(61);
+    assert_eq!(restarts(&world), [""; 0]);
+}
+
 /// Between the leader's answer and the call the leader may have lost somebody.
 #[test]
 fn a_change_is_made_only_if_it_is_decided_on_what_the_leader_says_right_before() {
@@ -387,8 +437,12 @@ fn of_two_named_voters_of_a_static_quorum_one_starts_on_an_empty_disk_and_the_ot
     world.answers.quorum = kafka.quorum(&converged());
     let plan = decide(&world);
     assert_eq!(held_starts(&plan), [""; 0]);
-    let wanted = [(controller(4), "static".to_owned()), (controller(5), "static-anew".to_owned())];
-    assert_eq!(formats(&plan), wanted, "who leads has what the first one has, and its mark goes");
+    let wanted = [(controller(4), "static".to_owned())];
+    assert_eq!(
+        formats(&plan),
+        wanted,
+        "who leads has what the first one has, and tells the other one itself"
+    );
 }
 
 #[test]
@@ -423,6 +477,64 @@ fn voters_of_a_static_quorum_whose_status_was_lost_are_not_told_to_join() {
     assert_eq!(of_controllers(&plan), [3, 4, 5].map(|node| (controller(node), "adopt".to_owned())));
 }
 
+/// Whoever may write pod sets would otherwise say who votes: all nodes would restart for it, and find no leader any more.
+#[test]
+fn a_pod_set_that_karst_did_not_describe_makes_nobody_a_voter() {
+    let (world, kafka) = static_quorum_of_two_pools();
+    let all = fixed_voters(&world, &kafka);
+    let pods = &world.pod_sets["my-cluster-more"].pods;
+    let planted = |names: [&str; 2]| {
+        let mut set = (*world.pod_sets["my-cluster-more"]).clone();
+        (set.meta.name, set.meta.uid) = ("my-cluster-x".into(), "uid-of-somebody".into());
+        set.pods = names.iter().map(|name| ((*name).to_owned(), pods["my-cluster-more-6"].clone())).collect();
+        (set.digest, set.status) = (None, None);
+        set
+    };
+    // Three more voters, one in the place of a real one, and one in the place of one whose pool cannot be read.
+    for (names, is_unread) in [
+        (["my-cluster-x-8", "my-cluster-x-9"], false),
+        (["my-cluster-x-3", "my-cluster-x-9"], false),
+        (["my-cluster-x-6", "my-cluster-x-7"], true),
+    ] {
+        let mut world = world.clone();
+        world.pod_sets.insert("my-cluster-x".into(), Arc::new(planted(names)));
+        if is_unread {
+            world.pools.remove("more");
+        }
+        assert_eq!(fixed_voters(&world, &kafka), all, "{names:?}");
+        world.answers.quorum = kafka.quorum(&world);
+        let plan = decide(&world);
+        let objects: Vec<_> = plan.objects.iter().map(Object::describe).collect();
+        assert_eq!((plan.restarts, objects), (vec![], vec![]), "{names:?}");
+    }
+}
+
+/// Nor does it take a vote away: its pool is not there to be read, and somebody changes what its pod set asks for.
+#[test]
+fn a_pod_set_that_somebody_changed_takes_no_vote_away() {
+    let (mut world, kafka) = static_quorum_of_two_pools();
+    let all = fixed_voters(&world, &kafka);
+    world.pools.remove("more");
+    let set = Arc::make_mut(world.pod_sets.get_mut("my-cluster-more").unwrap());
+    (set.generation, set.digest) = (2, None);
+    for pod in set.pods.values_mut() {
+        pod.json = pod
+            .json
+            .replace("strimzi.io/controller-role\":\"true", "strimzi.io/controller-role\":\"false")
+            .into();
+        assert!(pod.json.contains("controller-role\":\"false"), "{}", pod.json);
+    }
+    assert_eq!(fixed_voters(&world, &kafka), all);
+    world.pods.remove("my-cluster-more-6");
+    assert_eq!(fixed_voters(&world, &kafka), all, "it is away for a moment");
+    // A pod that the pod set no longer lists runs on: nothing is done for such a pod set.
+    let set = Arc::make_mut(world.pod_sets.get_mut("my-cluster-more").unwrap());
+    let uid = set.meta.uid.clone();
+    set.pods.remove("my-cluster-more-7");
+    edit_pod(&mut world, "my-cluster-more-7", |pod| pod.meta.owners = vec![uid]);
+    assert_eq!(fixed_voters(&world, &kafka), all);
+}
+
 /// Two of three have lost their disks. Their launchers wait, until a person lets one of them go on.
 #[test]
 fn a_person_lets_a_voter_of_a_static_quorum_start_on_an_empty_disk() {
@@ -440,6 +552,11 @@ fn a_person_lets_a_voter_of_a_static_quorum_start_on_an_empty_disk() {
     assert_eq!(formats(&plan), [(controller(4), "static-anew".to_owned())]);
     assert!(plan.objects.iter().all(|object| object.is_hard_to_undo(&world)));
     assert!(!plan.forgotten.contains(&ALLOW_LOSS_ANNOTATION), "it has not started yet");
+    // While somebody leads its launcher can ask whether the others have what it lost.
+    let mut led = world.clone();
+    led.answers.quorum = kafka.quorum(&converged());
+    assert!(led.answers.quorum.known().is_some());
+    assert_eq!(formats(&decide(&led)), []);
     carry_out(&mut world, plan);
     set_ready(&mut world, &controller(4), true);
     world.answers.quorum = kafka.quorum(&converged());

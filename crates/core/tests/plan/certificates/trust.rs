@@ -1,6 +1,10 @@
 //! The Secrets of an authority are deleted, overwritten, and edited in halves: at every step everybody trusts everybody.
 
+use std::time::Duration;
+
 use super::*;
+use karst_core::ids::NodeId;
+use karst_core::world::PartitionView;
 
 /// The certificate of an authority that is published as the newest.
 fn newest(world: &World) -> Certificate {
@@ -356,4 +360,77 @@ fn secrets_of_another_world_restart_nobody_who_serves() {
     assert_eq!(uids(&life), before);
     let warnings = conditions(&life.world, "Warning");
     assert!(warnings.iter().any(|(_, reason, _)| reason == "CertificateAuthorityLost"), "{warnings:?}");
+}
+
+/// The authority is lost, and with it the certificates of some nodes, which start only when all others trust the next one. Returns the
+/// restarts of the others, while Kafka says this.
+fn restarts_while_waiting(
+    waiting: &[&str],
+    partitions: &[PartitionView],
+    say: impl Fn(&mut World),
+) -> Vec<Restart> {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    for secret in [CLUSTER_CA, CLUSTER_CA_CERT].iter().chain(waiting) {
+        world.secrets.remove(*secret).unwrap();
+    }
+    let mut restarts: Vec<Restart> = Vec::new();
+    for _ in 0..80 {
+        for pod in waiting {
+            edit_pod(&mut world, pod, |pod| pod.ready = false);
+        }
+        say(&mut world);
+        let plan = plan(&world).unwrap();
+        if !plan.questions.is_empty() {
+            kafka.answer(&mut world, partitions, &plan.questions);
+            continue;
+        }
+        restarts.extend(plan.restarts.iter().cloned());
+        if plan.restarts.iter().any(|restart| waiting.contains(&restart.pod.as_str())) {
+            break;
+        }
+        carry_out(&mut world, plan);
+        world.answers = Answers::default();
+        run_pods(&mut world, true);
+    }
+    restarts
+}
+
+/// It is done all the same: they would wait for ever. But what takes no writes meanwhile is named.
+#[test]
+fn a_restart_that_lets_others_start_names_the_partitions_that_take_no_writes_meanwhile() {
+    let partitions =
+        [partition("orders", &[0, 1, 2], &[1, 2], 2), partition("bills", &[0, 1, 2], &[1, 2], 1)];
+    let restarts = restarts_while_waiting(&["my-cluster-brokers-0"], &partitions, |_| {});
+    let of = |pod: &str| restarts.iter().find(|restart| restart.pod == pod).expect(pod);
+    assert_eq!(of("my-cluster-brokers-1").exposed.as_deref(), Some("orders-0"));
+    assert!(restarts.iter().all(|restart| restart.leaderless.is_none()), "{restarts:?}");
+}
+
+#[test]
+fn a_restart_that_lets_others_start_says_that_too_few_voters_are_left() {
+    let restarts = restarts_while_waiting(&["my-cluster-controllers-5"], &[], |_| {});
+    let [first, ..] = restarts.as_slice() else { panic!("nothing restarts") };
+    assert_eq!(first.pod, "my-cluster-controllers-4", "the leader is last");
+    let said = first.leaderless.as_deref().unwrap_or_default();
+    assert!(said.contains("1 of 3 controllers are left") && said.contains("certificate (5)"), "{said}");
+}
+
+/// Only a container beside it fails. It votes, and counts as any other.
+#[test]
+fn a_node_whose_kafka_runs_waits_for_nobody() {
+    let pod = "my-cluster-controllers-5";
+    let restarts = restarts_while_waiting(&[pod], &[], |world| {
+        edit_pod(world, pod, |pod| pod.kafka_ready = true);
+        let Answer::Known(quorum) = &mut world.answers.quorum else { return };
+        for voter in &mut quorum.voters {
+            voter.takes_part = true;
+            voter.behind = Some(Duration::from_secs(if voter.node == NodeId(4) { 9 } else { 0 }));
+        }
+    });
+    let pods: Vec<_> = restarts.iter().map(|restart| restart.pod.as_str()).collect();
+    assert!(
+        !pods.contains(&"my-cluster-controllers-3"),
+        "one would be left that is up and caught up: {pods:?}"
+    );
 }

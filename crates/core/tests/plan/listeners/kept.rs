@@ -275,6 +275,41 @@ fn a_type_that_is_not_supported_closes_nothing() {
     }
 }
 
+/// Load balancers may lose their addresses for a moment. What brokers told their clients says what the listener is.
+#[test]
+fn a_listener_that_is_kept_stays_what_it_is_though_its_services_change() {
+    let chosen = json!({"brokers": [{"broker": 0, "advertisedHost": "broker-0.example.com"}]});
+    for (from, configuration) in
+        [("loadbalancer", json!({})), ("loadbalancer", chosen.clone()), ("nodeport", chosen)]
+    {
+        let mut listeners = out(from);
+        listeners[1]["configuration"] = configuration.clone();
+        let mut world = serving(listeners);
+        let services: Vec<_> = (0..3).map(|index| format!("my-cluster-brokers-out-{index}")).collect();
+        for name in services.iter().filter(|_| from == "loadbalancer") {
+            give_address(&mut world, name, "10.0.0.1");
+        }
+        converge(&mut world);
+        let before = BROKERS.map(|broker| told(&world, broker));
+        assert!(before.iter().all(Option::is_some), "{before:?}");
+        let mut listeners = out("route");
+        listeners[1]["configuration"] = configuration;
+        set_listeners(&mut world, listeners);
+        converge(&mut world);
+        for name in &services {
+            let service = Arc::make_mut(world.services.get_mut(name).unwrap());
+            match from {
+                "loadbalancer" => service.addresses.clear(),
+                _ => service.addresses = vec!["10.0.0.9".into()],
+            }
+        }
+        assert_eq!(restarted(&mut world), Vec::<String>::new(), "{from}");
+        assert_eq!(BROKERS.map(|broker| told(&world, broker)), before);
+        let said = warnings(&world, "ListenerKept");
+        assert!(said[0].contains(&format!("stays as it is ({from})")), "{said:?}");
+    }
+}
+
 #[test]
 fn the_order_of_listeners_and_of_super_users_restarts_nobody() {
     let three = |order: [usize; 3]| {
