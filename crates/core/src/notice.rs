@@ -171,7 +171,7 @@ pub enum Notice {
         why: String,
     },
     /// Something that Kubernetes does not do: a quota, or another rule of whoever runs it.
-    #[error("Kubernetes refuses what the cluster needs: {what}; it is tried again")]
+    #[error("Kubernetes does not do what the cluster needs: {what}; it is tried again")]
     Refused {
         /// What was tried, and what Kubernetes said.
         what: String,

@@ -32,7 +32,7 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
 use crate::world::{Answer, Answers, PodSetView, PodView, QuorumView, Trouble, World};
 use crate::{
-    anew, claims, completion, config, empty_disk, ending, ignored, limits, membership, migration,
+    absences, anew, claims, completion, config, empty_disk, ending, ignored, limits, membership, migration,
     own_certificates, pods, podset, rack, registration, removals, resolve, restoration, rewrites, rolling,
     settings, strangers, terminating, upgrade,
 };
@@ -95,6 +95,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     plan.notices.extend(terminating);
     plan.look_soon(until_late);
     plan.problems = resolved.problems;
+    plan.look_soon(absences::look_again(world));
     let pool_problems = resolved.pool_problems;
     let (partitions_of, asks_quorum) = (resolved.partitions_of, resolved.asks_quorum);
     let (log_dirs_of, to_move) = (resolved.log_dirs_of, resolved.to_move);

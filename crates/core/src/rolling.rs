@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use crate::absences::PATIENCE;
 use crate::certificates::{self, Inside, Stale};
 use crate::claims;
 use crate::cluster::{Cluster, Node};
@@ -35,8 +36,6 @@ const CALM: Duration = Duration::from_secs(20);
 
 /// For so long a pod that was made anew counts as one that was just restarted.
 const RESTARTED: Duration = Duration::from_secs(300);
-/// How long a pod that is not to restart may be unready before it is told that others wait for it.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why a pod restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -355,7 +354,9 @@ fn absent(world: &World, cluster: &Cluster, due: &[&Due<'_>]) -> Vec<(String, Op
 /// That a pod has not been ready for longer than a restart takes. It is told with the time, not with how long that is: a message
 /// that changes is written again and again.
 fn unready_for_long(world: &World, pod: &PodView) -> Option<String> {
-    let since = pod.since.filter(|since| !pod.ready && world.time_since(*since) >= PATIENCE)?;
+    // One that no machine has taken yet says nothing of itself.
+    let since = pod.since.or(pod.meta.created);
+    let since = since.filter(|since| !pod.ready && world.time_since(*since) >= PATIENCE)?;
     Some(format!("it has not been ready since {}", since.strftime("%Y-%m-%d %H:%M UTC")))
 }
 
