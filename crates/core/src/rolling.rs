@@ -16,6 +16,7 @@ use crate::cluster::{Cluster, Node};
 use crate::departed;
 use crate::health;
 use crate::ids::NodeId;
+use crate::membership;
 use crate::names::{
     DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, POD_NAME_LABEL, RESTARTS_AT_ONCE_ANNOTATION,
     RESTORE_ANNOTATION, is_true,
@@ -474,8 +475,15 @@ impl Choice<'_> {
 
     /// What does not serve first, the leader of the quorum last.
     fn ordered<'d>(&self, mut group: Vec<&'d Due<'d>>) -> Vec<&'d Due<'d>> {
-        let leader = self.world.answers.quorum.known().map(|quorum| quorum.leader);
-        group.sort_by_key(|due| (due.pod.ready, leader == Some(due.node.id), due.node.id));
+        let quorum = self.world.answers.quorum.known();
+        let leader = quorum.map(|quorum| quorum.leader);
+        // Nobody misses the vote of one that Kafka gives none, and its restart may be what it needs.
+        let has_vote = |node| quorum.is_some_and(|quorum| quorum.has_voter(node));
+        let votes = |node: NodeId| has_vote(node) || !self.world.is_refused_a_vote(node);
+        group.sort_by_key(|due| {
+            let node = due.node.id;
+            (due.pod.ready, votes(node), leader == Some(node), node)
+        });
         group
     }
 
@@ -662,8 +670,9 @@ impl Choice<'_> {
         let can_join =
             |node: &Node<'_>| !certificates::lacks_certificate(self.world, &self.cluster.pod_name(*node));
         let wanted = self.cluster.voters().filter(can_join).map(|node| node.id);
-        let missing = wanted.filter(|node| !quorum.has_voter(*node) && !self.world.is_refused_a_vote(*node));
-        let missing: BTreeSet<NodeId> = missing.collect();
+        let without_vote = wanted.filter(|node| !quorum.has_voter(*node));
+        let (refused, missing): (BTreeSet<NodeId>, BTreeSet<NodeId>) =
+            without_vote.partition(|node| self.world.is_refused_a_vote(*node));
         if !missing.is_empty() && !due.cannot_wait() {
             let missing = health::list(&missing);
             return Some(Held::Until(format!("these controllers have not joined the quorum yet: {missing}")));
@@ -681,7 +690,14 @@ impl Choice<'_> {
             false => vote.len().saturating_sub(1),
         };
         if others.len() >= needed {
-            return None;
+            let fewest = membership::fewest_beside(self.world, self.cluster, quorum);
+            let is_too_few = loses && !refused.is_empty() && others.len() < fewest;
+            return is_too_few.then(|| {
+                let (refused, left) = (health::list(&refused), some_or_none(&others));
+                Held::Until(format!(
+                    "its disk goes with its pod, so it would leave the quorum first; Kafka refuses controllers {refused} a vote, and {fewest} voters must be left meanwhile, but only these would be: {left}"
+                ))
+            });
         }
         let behind: BTreeSet<NodeId> =
             vote.into_iter().filter(|node| *node != due.node.id && !others.contains(node)).collect();
