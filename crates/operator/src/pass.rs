@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka, KafkaNodePool};
 use karst_core::absences;
-use karst_core::certificates::Issue;
+use karst_core::certificates::{self, Issue};
 use karst_core::claims::Growth;
 use karst_core::ids::Entropy;
 use karst_core::internal_error;
@@ -255,7 +255,6 @@ impl Passes {
             .map(|pool| key.pod_set(pool))
             .filter(|name| !snapshot.pod_sets.contains_key(name))
             .collect();
-        let referenced = self.named_secrets.of(key, &own_certificates::names(&kafka));
         let mut world = World {
             key: key.clone(),
             kafka,
@@ -282,12 +281,16 @@ impl Passes {
             strangers: self.known_strangers(key),
             rewrites: self.rewrites_of(key),
             refused_services: self.doors.of(key),
-            referenced,
+            referenced: BTreeMap::new(),
             settings: Arc::clone(&self.settings),
             now: Timestamp::now(),
             api_server_time: clock::api_server_time(),
             entropy,
         };
+        let mut named = own_certificates::names(&world.kafka);
+        // Keys of nodes are not kept: one is read when the operator needs it.
+        named.extend(certificates::stand_in(&world));
+        world.referenced = self.named_secrets.of(key, &named);
         world.absent = absences::of(&world, &self.absences.of(key));
         self.absences.replace(key, world.absent.clone());
         world

@@ -417,7 +417,7 @@ impl Operator {
                 continue;
             }
             if !plan.questions.is_empty() {
-                self.ask(sim, &plan.questions, &mut answers)?;
+                self.ask(sim, &world, &plan.questions, &mut answers)?;
                 continue;
             }
             if plan.facts.is_empty() {
