@@ -29,9 +29,9 @@ pub(crate) use self::inside::Inside;
 use self::issue::Layout;
 pub use self::issue::{Issue, Ownership, secret_object};
 pub use self::operator::stand_in;
-pub use self::pods::Stale;
+pub use self::pods::{Secrets, Stale, started_now};
 pub(crate) use self::pods::{
-    annotations, ends_soon, is_of_no_use, lacks_certificate, stale, waits_for_others,
+    annotations, cannot_wait, ending_while_paused, is_of_no_use, lacks_certificate, stale, waits_for_others,
 };
 use crate::cluster::{Cluster, Node};
 use crate::limits;
@@ -147,6 +147,7 @@ pub(crate) fn next(world: &World, bearers: &[Bearer]) -> Certificates {
     if !found.issues.iter().any(is_made) {
         found.notices.extend(operator::notice(world, &inside));
     }
+    found.notices.extend(pods::unrenewed(world));
     found.issues.extend(trust_bundle(world, &trusted));
     found
 }

@@ -62,6 +62,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         return Ok(plan);
     }
     if is_paused(&world.kafka) {
+        plan.notices.extend(certificates::ending_while_paused(world));
         return finish(plan, world, None, Progress::Paused);
     }
     // From here on, only what is the cluster's own counts.
@@ -94,8 +95,8 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     let (terminating, until_late) = terminating::next(world);
     plan.notices.extend(terminating);
     plan.look_soon(until_late);
-    plan.problems = resolved.problems;
     plan.look_soon(absences::look_again(world));
+    plan.problems = resolved.problems;
     let pool_problems = resolved.pool_problems;
     let (partitions_of, asks_quorum) = (resolved.partitions_of, resolved.asks_quorum);
     let (log_dirs_of, to_move) = (resolved.log_dirs_of, resolved.to_move);

@@ -733,6 +733,11 @@ impl Passes {
         {
             return self.failed(cluster, &[failure]);
         }
+        if plan.actions.iter().any(PodAction::is_creation) {
+            let secrets = self.hands.index.snapshot(cluster).secrets;
+            let actions = std::mem::take(&mut plan.actions).into_iter();
+            plan.actions = actions.map(|action| action.as_started_now(cluster, &secrets)).collect();
+        }
         let set = &*set;
         let actions = plan.actions.iter().map(|action| async move {
             let outcome = self.hands.handle_pod(cluster, set, action).await;
