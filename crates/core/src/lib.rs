@@ -4,6 +4,7 @@
 //! (what to do, and why). This crate does no I/O, reads no clock and rolls no dice, so every decision can be
 //! tested, replayed, simulated and explained.
 
+pub mod absences;
 pub(crate) mod anew;
 pub mod authorization;
 pub mod certificates;

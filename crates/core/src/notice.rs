@@ -171,7 +171,7 @@ pub enum Notice {
         why: String,
     },
     /// Something that Kubernetes does not do: a quota, or another rule of whoever runs it.
-    #[error("Kubernetes refuses what the cluster needs: {what}; it is tried again")]
+    #[error("Kubernetes does not do what the cluster needs: {what}; it is tried again")]
     Refused {
         /// What was tried, and what Kubernetes said.
         what: String,
@@ -706,6 +706,22 @@ pub enum Notice {
         /// Whose certificates it signed.
         pods: Vec<String>,
     },
+    /// The operator has no certificate that the pods accept.
+    #[error(
+        "the operator has no certificate that all pods accept (Secret {secret}){}",
+        match shows {
+            Some(pod) => format!(
+                "; until it has, it shows Kafka that of pod {pod}, so that pods can restart in order; nothing needs to be done"
+            ),
+            None => ", and no pod has one: Kafka does not answer it, so nothing that serves restarts. Put the Secrets of the certificates back from a backup; if there is none, delete all pods at once: they start together with certificates of the new CA (what is on ephemeral disks is lost by that)".to_owned(),
+        }
+    )]
+    OperatorNotAccepted {
+        /// The Secret of its certificate.
+        secret: String,
+        /// The pod whose certificate it shows meanwhile.
+        shows: Option<String>,
+    },
     /// The clock of the operator, or that of the API server, is wrong.
     #[error(
         "the operator's clock says {}, and the API server's says {}; Karst makes and renews no certificate, and restarts nothing for one that ends, before they agree; correct the clock that is wrong",
@@ -931,6 +947,7 @@ impl Notice {
             Self::AuthorityUnusable { .. } => "CertificateAuthorityUnusable",
             Self::AuthorityUnknown { .. } => "CertificateAuthorityUnknown",
             Self::AuthorityLost { .. } => "CertificateAuthorityLost",
+            Self::OperatorNotAccepted { .. } => "OperatorCertificateUnknown",
             Self::ClocksDiffer { .. } => "ClocksDiffer",
             Self::CertificateEnds { .. } => "CertificateEnds",
             Self::Window { .. } => "MaintenanceWindow",

@@ -32,9 +32,9 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
 use crate::world::{Answer, Answers, PodSetView, PodView, QuorumView, Trouble, World};
 use crate::{
-    anew, claims, completion, config, empty_disk, ending, ignored, let_in, limits, membership, migration,
-    own_certificates, pods, podset, rack, registration, removals, resolve, restoration, rewrites, rolling,
-    settings, strangers, terminating, upgrade,
+    absences, anew, claims, completion, config, empty_disk, ending, ignored, let_in, limits, membership,
+    migration, own_certificates, pods, podset, rack, registration, removals, resolve, restoration, rewrites,
+    rolling, settings, strangers, terminating, upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -62,6 +62,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         return Ok(plan);
     }
     if is_paused(&world.kafka) {
+        plan.notices.extend(certificates::ending_while_paused(world));
         return finish(plan, world, None, Progress::Paused);
     }
     // From here on, only what is the cluster's own counts.
@@ -94,6 +95,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     let (terminating, until_late) = terminating::next(world);
     plan.notices.extend(terminating);
     plan.look_soon(until_late);
+    plan.look_soon(absences::look_again(world));
     plan.problems = resolved.problems;
     let pool_problems = resolved.pool_problems;
     let (partitions_of, asks_quorum) = (resolved.partitions_of, resolved.asks_quorum);

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use karst_api as api;
 
+use crate::certificates::{self, Secrets};
 use crate::digest::Digest;
+use crate::names::ClusterKey;
 use crate::notice::Notice;
 use crate::world::{PodSetView, PodView, WantedPod, World};
 
@@ -59,6 +61,18 @@ impl PodAction {
             | Self::Adopt { name, .. }
             | Self::Remove { name, .. }
             | Self::Replace { name, .. } => name,
+        }
+    }
+
+    /// The same, with what the pod starts with now in its description.
+    #[must_use]
+    pub fn as_started_now(self, key: &ClusterKey, secrets: &Secrets) -> Self {
+        match self {
+            Self::Create { name, pod } => {
+                let pod = certificates::started_now(key, secrets, &name, &pod);
+                Self::Create { name, pod }
+            }
+            other => other,
         }
     }
 

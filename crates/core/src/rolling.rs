@@ -9,12 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use crate::absences::PATIENCE;
 use crate::certificates::{self, Inside, Stale};
 use crate::claims;
 use crate::cluster::{Cluster, Node};
 use crate::departed;
 use crate::health;
 use crate::ids::NodeId;
+use crate::membership;
 use crate::names::{
     DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, POD_NAME_LABEL, RESTARTS_AT_ONCE_ANNOTATION,
     RESTORE_ANNOTATION, is_true,
@@ -35,8 +37,6 @@ const CALM: Duration = Duration::from_secs(20);
 
 /// For so long a pod that was made anew counts as one that was just restarted.
 const RESTARTED: Duration = Duration::from_secs(300);
-/// How long a pod that is not to restart may be unready before it is told that others wait for it.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why a pod restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -357,7 +357,9 @@ fn absent(world: &World, cluster: &Cluster, due: &[&Due<'_>]) -> Vec<(String, Op
 /// That a pod has not been ready for longer than a restart takes. It is told with the time, not with how long that is: a message
 /// that changes is written again and again.
 fn unready_for_long(world: &World, pod: &PodView) -> Option<String> {
-    let since = pod.since.filter(|since| !pod.ready && world.time_since(*since) >= PATIENCE)?;
+    // One that no machine has taken yet says nothing of itself.
+    let since = pod.since.or(pod.meta.created);
+    let since = since.filter(|since| !pod.ready && world.time_since(*since) >= PATIENCE)?;
     Some(format!("it has not been ready since {}", since.strftime("%Y-%m-%d %H:%M UTC")))
 }
 
@@ -476,8 +478,15 @@ impl Choice<'_> {
 
     /// What does not serve first, the leader of the quorum last.
     fn ordered<'d>(&self, mut group: Vec<&'d Due<'d>>) -> Vec<&'d Due<'d>> {
-        let leader = self.world.answers.quorum.known().map(|quorum| quorum.leader);
-        group.sort_by_key(|due| (due.pod.ready, leader == Some(due.node.id), due.node.id));
+        let quorum = self.world.answers.quorum.known();
+        let leader = quorum.map(|quorum| quorum.leader);
+        // Nobody misses the vote of one that Kafka gives none, and its restart may be what it needs.
+        let has_vote = |node| quorum.is_some_and(|quorum| quorum.has_voter(node));
+        let votes = |node: NodeId| has_vote(node) || !self.world.is_refused_a_vote(node);
+        group.sort_by_key(|due| {
+            let node = due.node.id;
+            (due.pod.ready, votes(node), leader == Some(node), node)
+        });
         group
     }
 
@@ -692,8 +701,9 @@ impl Choice<'_> {
         let can_join =
             |node: &Node<'_>| !certificates::lacks_certificate(self.world, &self.cluster.pod_name(*node));
         let wanted = self.cluster.voters().filter(can_join).map(|node| node.id);
-        let missing = wanted.filter(|node| !quorum.has_voter(*node) && !self.world.is_refused_a_vote(*node));
-        let missing: BTreeSet<NodeId> = missing.collect();
+        let without_vote = wanted.filter(|node| !quorum.has_voter(*node));
+        let (refused, missing): (BTreeSet<NodeId>, BTreeSet<NodeId>) =
+            without_vote.partition(|node| self.world.is_refused_a_vote(*node));
         if !missing.is_empty() && !due.cannot_wait() {
             let missing = health::list(&missing);
             return Some(Held::Until(format!("these controllers have not joined the quorum yet: {missing}")));
@@ -711,7 +721,14 @@ impl Choice<'_> {
             false => vote.len().saturating_sub(1),
         };
         if others.len() >= needed {
-            return None;
+            let fewest = membership::fewest_beside(self.world, self.cluster, quorum);
+            let is_too_few = loses && !refused.is_empty() && others.len() < fewest;
+            return is_too_few.then(|| {
+                let (refused, left) = (health::list(&refused), some_or_none(&others));
+                Held::Until(format!(
+                    "its disk goes with its pod, so it would leave the quorum first; Kafka refuses controllers {refused} a vote, and {fewest} voters must be left meanwhile, but only these would be: {left}"
+                ))
+            });
         }
         let behind: BTreeSet<NodeId> =
             vote.into_iter().filter(|node| *node != due.node.id && !others.contains(node)).collect();

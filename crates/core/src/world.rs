@@ -632,6 +632,8 @@ pub struct World {
     pub taken: BTreeMap<String, ClusterKey>,
     /// Its pods.
     pub pods: BTreeMap<String, Arc<PodView>>,
+    /// Pods that are to exist and do not, and since when that is known: see [`crate::absences::of`].
+    pub absent: BTreeMap<String, Timestamp>,
     /// Its ConfigMaps.
     pub config_maps: BTreeMap<String, Arc<ConfigMapView>>,
     /// Its services.

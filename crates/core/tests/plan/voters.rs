@@ -305,6 +305,87 @@ fn what_kafka_refused_a_while_ago_is_no_reason_not_to_wait_for_a_node() {
     assert_eq!(restarts(&world), [""; 0]);
 }
 
+fn loses_disks(world: &mut World, node: i32) {
+    edit_pod(world, &controller(node), |pod| {
+        pod.meta.annotations.insert("strimzi.io/delete-pod-and-pvc".into(), "true".into());
+    });
+}
+
+/// A controller whose disk goes with its pod leaves the quorum first. That must not wait for one that Kafka does not take.
+#[test]
+fn a_join_that_keeps_failing_freezes_no_controller_whose_disk_goes() {
+    let (mut world, kafka, _) = join_refused();
+    let mut other = kafka.clone();
+    while other.voters.len() < 4 {
+        assert!(step(&mut world, &mut other, &[]));
+    }
+    // The leader, too, though it leaves after all others.
+    for node in [4, 3] {
+        let mut world = world.clone();
+        loses_disks(&mut world, node);
+        for pause in [Duration::ZERO, Duration::from_secs(4)] {
+            refuse(&mut world, &kafka, 9, pause);
+            let plan = decided(&world, &other, |_| {});
+            let change = plan.change().map(ToString::to_string).unwrap_or_default();
+            assert!(
+                change.contains(&format!("controller {node} ")) && change.contains("its disk goes"),
+                "{change}"
+            );
+            assert_eq!(plan.restarts, [], "its vote goes before its disk");
+        }
+        // One that was refused only once is waited for.
+        refuse(&mut world, &kafka, 1, Duration::ZERO);
+        let plan = decided(&world, &other, |_| {});
+        assert!(matches!(plan.change(), Some(Change::Join { .. })), "{:?}", plan.change());
+    }
+    // When Kafka does not let it go either, the two take turns.
+    loses_disks(&mut world, 4);
+    refuse(&mut world, &kafka, 9, Duration::ZERO);
+    let leave = decided(&world, &other, |_| {}).change().cloned().unwrap();
+    let why = "not now".to_owned();
+    let (until, failures) = (world.now + Duration::from_secs(4), 1);
+    world.troubles.push(karst_core::world::Trouble { deed: Deed::Change(leave), why, until, failures });
+    let plan = decided(&world, &other, |_| {});
+    assert!(matches!(plan.change(), Some(Change::Join { .. })), "{:?}", plan.change());
+}
+
+/// Its restart may be what it needs, and nobody misses its vote.
+#[test]
+fn a_node_that_kafka_refuses_restarts_before_others_give_up_their_votes() {
+    let (mut world, kafka, _) = join_refused();
+    let mut other = kafka.clone();
+    while other.voters.len() < 4 {
+        assert!(step(&mut world, &mut other, &[]));
+    }
+    loses_disks(&mut world, 4);
+    loses_disks(&mut world, 6);
+    refuse(&mut world, &kafka, 9, Duration::from_secs(4));
+    let plan = decided(&world, &other, |_| {});
+    let restarts: Vec<_> = plan.restarts.iter().map(|restart| restart.pod.clone()).collect();
+    assert_eq!((restarts, plan.change()), (vec![controller(6)], None));
+}
+
+/// Five are wanted, and three vote: one less is too few for as long as nobody knows whether more will join.
+#[test]
+fn a_vote_is_given_up_beside_a_refused_one_only_if_three_are_left_and_that_is_told() {
+    let (mut world, mut kafka, join) = join_refused();
+    let Change::Join { voter, host } = &join else { panic!("{join}") };
+    let other = Voter { node: NodeId(7), ..*voter };
+    let other = Change::Join { voter: other, host: host.replace("-6.", "-7.") };
+    kafka.refused.push((Deed::Change(other), "no room"));
+    loses_disks(&mut world, 4);
+    refuse(&mut world, &kafka, 9, Duration::from_secs(4));
+    let plan = decided(&world, &kafka, |_| {});
+    assert_eq!(plan.restarts, []);
+    assert!(!matches!(plan.change(), Some(Change::Leave { .. })), "{:?}", plan.change());
+    let told = plan.notices.iter().find(|notice| notice.reason() == "RestartHeld").expect("a warning");
+    for part in
+        ["my-cluster-controllers-4", "refuses controllers 6, 7 a vote", "3 voters must be left", "3, 5"]
+    {
+        assert!(told.to_string().contains(part), "{part}: {told}");
+    }
+}
+
 /// Between the leader's answer and the call the leader may have lost somebody.
 #[test]
 fn a_change_is_made_only_if_it_is_decided_on_what_the_leader_says_right_before() {

@@ -147,6 +147,7 @@ pub(crate) fn world() -> World {
         pod_sets: BTreeMap::new(),
         taken: BTreeMap::new(),
         pods: BTreeMap::new(),
+        absent: BTreeMap::new(),
         config_maps: BTreeMap::new(),
         services: BTreeMap::new(),
         service_accounts: BTreeMap::new(),

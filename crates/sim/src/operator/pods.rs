@@ -50,6 +50,13 @@ impl Operator {
         if plan.actions.iter().any(PodAction::is_creation) && live != Some(identity(&set)) {
             return Err(End::Failed(Failure::Changed));
         }
+        let secrets = self.cache.all().filter_map(|item| match item {
+            Item::Secret(secret) => Some((secret.meta.name.clone(), Arc::clone(secret))),
+            _ => None,
+        });
+        let secrets = secrets.collect();
+        let actions = std::mem::take(&mut plan.actions).into_iter();
+        plan.actions = actions.map(|action| action.as_started_now(&self.key, &secrets)).collect();
         let mut failures = Vec::new();
         for action in &plan.actions {
             self.note(&mut failures, |own| own.handle_pod(sim, &set, action))?;

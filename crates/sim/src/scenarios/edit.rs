@@ -9,7 +9,7 @@ use karst_certs::{Kind as Authority, authority};
 use karst_core::ids::NodeId;
 use karst_core::names::{
     ALLOW_LOSS_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, MIGRATION_ANNOTATION,
-    NODE_POOLS_ANNOTATION, PAUSE_ANNOTATION, RESTORE_ANNOTATION, node_of_pod, trust_secret,
+    NODE_POOLS_ANNOTATION, PAUSE_ANNOTATION, RESTORE_ANNOTATION, node_of_pod, operator_secret, trust_secret,
 };
 
 use super::{CLUSTER, authorities, disks, disposable, kafka, pool};
@@ -81,6 +81,8 @@ pub enum Edit {
     Overwrite(Authority, Half),
     /// Somebody deletes the Secret of what nodes trust.
     LoseTrust,
+    /// Somebody deletes the operator's own certificate.
+    LoseOwn,
     /// Nothing, but time passes.
     Wait,
     /// All of these at once, as one file is applied.
@@ -191,6 +193,7 @@ impl Edit {
                 | Self::Lose(..)
                 | Self::Overwrite(..)
                 | Self::LoseTrust
+                | Self::LoseOwn
                 | Self::Memory(_)
                 | Self::Mark(_)
                 | Self::DeleteClaim(_)
@@ -377,6 +380,7 @@ impl Edit {
             Self::GiveAway(pool) => sim.api.give_away_pool(pool),
             Self::TakeBack(pool) => sim.api.take_back_pool(pool),
             Self::LoseTrust => sim.api.delete_secret(&trust_secret(CLUSTER)),
+            Self::LoseOwn => sim.api.delete_secret(&operator_secret(CLUSTER)),
             Self::Enforce(engine) => sim.api.engine = *engine,
             Self::Wait => {}
             of_kafka => {

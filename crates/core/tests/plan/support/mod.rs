@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use karst_certs::SecretWrite;
-use karst_core::certificates::{Issue, secret_object};
+use karst_core::certificates::{Issue, secret_object, started_now};
 use karst_core::dynamic::{self, RunningSetting, SettingChange, Source};
 use karst_core::ids::{DirectoryId, Entropy, NodeId};
 use karst_core::membership::{Change, Voter};
@@ -66,6 +66,7 @@ pub(crate) fn world(yaml: &str) -> World {
         pod_sets: BTreeMap::new(),
         taken: BTreeMap::new(),
         pods: BTreeMap::new(),
+        absent: BTreeMap::new(),
         config_maps: BTreeMap::new(),
         services: BTreeMap::new(),
         service_accounts: BTreeMap::new(),
@@ -458,7 +459,8 @@ pub(crate) fn run_pods(world: &mut World, ready: bool) {
     }
     let wanted: Vec<_> = world.pod_sets.values().flat_map(|set| set.pods.clone()).collect();
     for (name, pod) in wanted {
-        let value: Value = serde_json::from_str(&pod.json).unwrap();
+        let json = started_now(&world.key, &world.secrets, &name, &pod.json);
+        let value: Value = serde_json::from_str(&json).unwrap();
         let metadata: ObjectMeta = serde_json::from_value(value["metadata"].clone()).unwrap();
         let running = world
             .pods
@@ -682,7 +684,10 @@ impl Kafka {
         let of = &questions.partitions_of;
         if !of.is_empty() {
             let found = partitions.iter().filter(|partition| !partition.replicas.is_disjoint(of)).cloned();
-            world.answers.partitions = Answer::Known(Partitions { of: of.clone(), found: found.collect() });
+            world.answers.partitions = match self.is_silent {
+                true => Answer::Silent("no answer".into()),
+                false => Answer::Known(Partitions { of: of.clone(), found: found.collect() }),
+            };
         }
         for node in &questions.log_dirs_of {
             let dirs = self.log_dirs.get(node).cloned().unwrap_or_default();
