@@ -113,6 +113,7 @@ fn restart(one: &Ending<'_>) -> Restart {
         causes: vec![Cause::Certificates(one.stale.clone())],
         claims: Vec::new(),
         keeps: keeps.collect(),
+        loses_disk: false,
         exposed: None,
     }
 }
