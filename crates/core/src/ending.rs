@@ -138,6 +138,7 @@ fn restart(one: &Ending<'_>) -> Restart {
         causes: vec![Cause::Certificates(one.stale.clone())],
         claims: Vec::new(),
         keeps: keeps.collect(),
+        loses_disk: false,
         exposed: None,
         leaderless: None,
     }

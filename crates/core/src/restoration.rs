@@ -245,6 +245,7 @@ impl Restoration {
         let identity = |claim: &ClaimView| (claim.meta.name.clone(), claim.meta.uid.clone());
         Some(Restart {
             keeps: Vec::new(),
+            loses_disk: true,
             node,
             pod: pod.meta.name.clone(),
             uid: pod.meta.uid.clone(),

@@ -12,14 +12,14 @@ use std::time::Duration;
 use crate::absences::PATIENCE;
 use crate::certificates::{self, Inside, Stale};
 use crate::claims;
-use crate::cluster::{Cluster, Node};
+use crate::cluster::{Cluster, Node, Roles};
 use crate::departed;
 use crate::health;
 use crate::ids::NodeId;
 use crate::membership;
 use crate::names::{
-    DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, POD_NAME_LABEL, RESTARTS_AT_ONCE_ANNOTATION,
-    RESTORE_ANNOTATION, is_true,
+    BROKER_ROLE_LABEL, CONTROLLER_ROLE_LABEL, DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION,
+    POD_NAME_LABEL, RESTARTS_AT_ONCE_ANNOTATION, RESTORE_ANNOTATION, is_true,
 };
 use crate::notice::Notice;
 use crate::reach;
@@ -59,6 +59,8 @@ pub enum Cause {
     FormedAnew,
     /// The file systems of these claims grow only when they are mounted anew.
     Resize(Vec<String>),
+    /// It does not run, and cannot start on these claims: they are being deleted, and are kept for its sake.
+    ClaimsGo(Vec<String>),
 }
 
 impl Cause {
@@ -76,6 +78,7 @@ impl Cause {
             Self::Restored => "VoterRestored",
             Self::FormedAnew => "FormedAnew",
             Self::Resize(_) => "FileSystemResizeNeeded",
+            Self::ClaimsGo(_) => "ClaimDeleted",
         }
     }
 }
@@ -102,6 +105,9 @@ impl fmt::Display for Cause {
             Self::Resize(claims) => {
                 write!(f, "file system resize: {} grew and must be mounted anew", claims.join(", "))
             }
+            Self::ClaimsGo(claims) => {
+                write!(f, "it cannot start on what is being deleted: PVC {}", claims.join(", "))
+            }
         }
     }
 }
@@ -121,6 +127,8 @@ pub struct Restart {
     pub claims: Vec<(String, String)>,
     /// Disks on which its successor is to start: they must be there, and not on their way out, or it would start empty.
     pub keeps: Vec<(String, String)>,
+    /// Does a disk go with it? Look once more whether that is still wanted: it cannot be undone.
+    pub loses_disk: bool,
     /// Partitions that have too few replicas, or too few in sync, to be protected, and take no writes meanwhile.
     pub exposed: Option<String>,
     /// That fewer than a majority of the voters is left meanwhile.
@@ -131,6 +139,17 @@ impl Restart {
     /// Did a user ask for just this, by an annotation?
     pub fn is_asked_for(&self) -> bool {
         self.causes.iter().any(|cause| matches!(cause, Cause::Asked | Cause::EmptyDisks | Cause::Restored))
+    }
+
+    /// Is this still the pod that is to lose its disk, and does it carry all that was asked of it? A wish may have been taken back since.
+    pub fn is_still_asked_of(&self, pod: &PodView) -> bool {
+        let asks = |cause: &Cause, annotation: &str| {
+            !self.causes.contains(cause) || is_true(Some(&pod.meta.annotations), annotation)
+        };
+        pod.meta.uid == self.uid
+            && !pod.meta.deleting
+            && asks(&Cause::EmptyDisks, DELETE_POD_AND_CLAIM_ANNOTATION)
+            && asks(&Cause::Asked, MANUAL_ROLL_ANNOTATION)
     }
 
     /// Is it about to be too late for it?
@@ -193,12 +212,21 @@ pub(crate) struct Due<'a> {
     pub(crate) causes: Vec<Cause>,
     /// What becomes of its disks.
     pub(crate) disks: Disks,
+    /// Does it run the broker role, as far as anybody can tell?
+    is_broker: bool,
+    /// Does it run the controller role, as far as anybody can tell?
+    votes: bool,
 }
 
 impl Due<'_> {
+    /// Does it not run, and wait for claims that wait for it?
+    fn cannot_start(&self) -> bool {
+        self.causes.iter().any(|cause| matches!(cause, Cause::ClaimsGo(_)))
+    }
+
     /// Is it one, or does this restart make it one?
     fn is_controller(&self) -> bool {
-        self.pod.runs_controller() || self.node.pool.roles.has_controller()
+        self.votes || self.node.pool.roles.has_controller()
     }
 
     fn wants_empty_disks(&self) -> bool {
@@ -212,7 +240,7 @@ impl Due<'_> {
     /// Could it lose a directory by this? A broker that serves can say what is in it.
     fn may_lose_a_volume(&self) -> bool {
         let changes = |cause: &Cause| matches!(cause, Cause::Changed(parts) if parts.contains(&VOLUMES));
-        self.pod.runs_broker() && self.pod.serves_kafka() && self.causes.iter().any(changes)
+        self.is_broker && self.pod.serves_kafka() && self.causes.iter().any(changes)
     }
 }
 
@@ -250,7 +278,7 @@ fn due_pod<'a>(
     let mut causes = Vec::new();
     let changed = revision::differences(pod.revision(), wanted.revision.as_deref());
     if !changed.is_empty() {
-        causes.push(Cause::Changed(changed));
+        causes.push(Cause::Changed(changed.clone()));
     }
     causes.extend(certificates::stale(world, inside, pod).map(Cause::Certificates));
     if reach::is_cut_off(pod, voters) {
@@ -267,12 +295,64 @@ fn due_pod<'a>(
     if !grown.is_empty() {
         causes.push(Cause::Resize(grown));
     }
+    let waits_for = claims_waited_for(world, node, pod);
+    if !waits_for.is_empty() {
+        causes.push(Cause::ClaimsGo(waits_for));
+    }
     if causes.is_empty() {
         return None;
     }
     let is_emptied = causes.contains(&Cause::EmptyDisks);
     let disks = if is_emptied { Disks::Go } else { safety::disks_of(world, node, pod, losing) };
-    Some(Due { node, pod, causes, disks })
+    let wanted = wanted.roles();
+    let is_told = Told { pod, is_current: changed.is_empty() };
+    let answers = &world.answers;
+    let is_registered = answers
+        .registered
+        .known()
+        .is_some_and(|known| known.brokers.iter().any(|broker| broker.node == node.id));
+    let has_vote = answers.quorum.known().is_some_and(|quorum| quorum.has_voter(node.id));
+    let asks = |has: fn(Roles) -> bool| has(node.pool.roles) || wanted.is_some_and(has);
+    let is_broker = is_registered || is_told.runs(BROKER_ROLE_LABEL, asks(Roles::has_broker));
+    let votes = has_vote || is_told.runs(CONTROLLER_ROLE_LABEL, asks(Roles::has_controller));
+    Some(Due { node, pod, causes, disks, is_broker, votes })
+}
+
+/// What the labels of a pod say of its roles. Whoever may change a pod may change its labels, by mistake too.
+struct Told<'a> {
+    pod: &'a PodView,
+    /// Was it made from the description that is wanted now?
+    is_current: bool,
+}
+
+impl Told<'_> {
+    /// Does it run a role that is wanted of its node, or not? Only one that is about to get the role may deny it.
+    fn runs(&self, label: &str, is_wanted: bool) -> bool {
+        let told = self.pod.meta.labels.get(label).map(String::as_str);
+        told == Some("true") || is_wanted && (self.is_current || told != Some("false"))
+    }
+}
+
+/// Claims that are being deleted, and on which a pod waits that does not run.
+fn claims_waited_for(world: &World, node: Node<'_>, pod: &PodView) -> Vec<String> {
+    if pod.phase != "Pending" && !pod.is_finished() {
+        return Vec::new();
+    }
+    let own = own_claims(world, node, pod).filter(|claim| safety::goes_with(claim, Some(pod)));
+    own.map(|claim| claim.meta.name.clone()).collect()
+}
+
+/// The claims of a pod, also of volumes that its pool no longer has, or that lost their labels.
+fn own_claims<'a>(
+    world: &'a World,
+    node: Node<'_>,
+    pod: &'a PodView,
+) -> impl Iterator<Item = &'a std::sync::Arc<ClaimView>> {
+    let disks = node.pool.storage.disks().iter();
+    let names: BTreeSet<String> = disks.filter_map(|disk| disk.claim_name(&pod.meta.name)).collect();
+    world.claims.values().filter(move |claim| {
+        claim.meta.labels.get(POD_NAME_LABEL) == Some(&pod.meta.name) || names.contains(&claim.meta.name)
+    })
 }
 
 /// Pod sets whose annotation asks for a restart of all their pods. Each pod carries the wish from then on: it goes with
@@ -318,8 +398,26 @@ pub(crate) fn next(world: &World, cluster: &Cluster, due: &[Due<'_>], held: &BTr
         let restarts = broken.into_iter().map(|due| restart(world, due, None)).collect();
         return Roll { restarts, ..Roll::default() };
     }
+    // They do nothing for anybody, and wait for nobody but who has a copy of what they have.
+    let (idle, others): (Vec<_>, Vec<_>) = due.iter().copied().partition(|due| due.cannot_start());
+    let roll = || in_turn(world, cluster, others, absent(world, cluster, &due));
+    match idle.is_empty() {
+        true => roll(),
+        false => Choice { world, cluster }.among(idle).or(roll()),
+    }
+}
+
+/// Of those that run, or could. Those that are absent keep them from their restarts.
+fn in_turn<'d>(
+    world: &World,
+    cluster: &Cluster,
+    due: Vec<&'d Due<'d>>,
+    absent: Vec<(String, Option<String>)>,
+) -> Roll {
+    if due.is_empty() {
+        return Roll::default();
+    }
     let choice = Choice { world, cluster };
-    let absent = absent(world, cluster, &due);
     let (ending, due): (Vec<_>, Vec<_>) = due.into_iter().partition(|due| due.cannot_wait());
     let first = choice.before_their_end(ending);
     if first.asks() || first.has_begun() || (due.is_empty() && first.look_again.is_some()) {
@@ -364,14 +462,19 @@ fn unready_for_long(world: &World, pod: &PodView) -> Option<String> {
 }
 
 fn restart(world: &World, due: &Due<'_>, exposed: Option<String>) -> Restart {
-    let of_pod = |claim: &&std::sync::Arc<ClaimView>| {
-        claim.meta.labels.get(POD_NAME_LABEL) == Some(&due.pod.meta.name) && !claim.meta.deleting
-    };
+    let own = || own_claims(world, due.node, due.pod);
     let names = |claim: &std::sync::Arc<ClaimView>| (claim.meta.name.clone(), claim.meta.uid.clone());
-    let claims = world.claims.values().filter(of_pod).map(names);
     let (claims, keeps) = match due.disks {
-        _ if due.wants_empty_disks() => (claims.collect(), Vec::new()),
-        Disks::Stay => (Vec::new(), claims.collect()),
+        _ if due.wants_empty_disks() => {
+            (own().filter(|claim| !claim.meta.deleting).map(names).collect(), Vec::new())
+        }
+        // With one among them that goes the restart is refused. A claim that goes and holds nothing is not kept.
+        Disks::Stay => {
+            let is_kept = |claim: &&std::sync::Arc<ClaimView>| {
+                !claim.meta.deleting || safety::goes_with(claim, Some(due.pod))
+            };
+            (Vec::new(), own().filter(is_kept).map(names).collect())
+        }
         Disks::Go => (Vec::new(), Vec::new()),
     };
     Restart {
@@ -381,6 +484,7 @@ fn restart(world: &World, due: &Due<'_>, exposed: Option<String>) -> Restart {
         causes: due.causes.clone(),
         claims,
         keeps,
+        loses_disk: due.disks == Disks::Go,
         exposed,
         leaderless: None,
     }
@@ -410,8 +514,7 @@ impl Choice<'_> {
             return Roll::default();
         }
         let told: Vec<_> = ending.iter().filter_map(|due| self.ends(due)).collect();
-        let (controllers, brokers): (Vec<_>, Vec<_>) =
-            ending.into_iter().partition(|due| due.pod.runs_controller());
+        let (controllers, brokers): (Vec<_>, Vec<_>) = ending.into_iter().partition(|due| due.votes);
         let mut held = Roll { notices: told, look_again: Some(LOOK_AGAIN), ..Roll::default() };
         for group in [controllers, brokers].into_iter().filter(|group| !group.is_empty()) {
             let roll = self.of_group(group);
@@ -455,8 +558,8 @@ impl Choice<'_> {
 
     fn of_group(&self, group: Vec<&Due<'_>>) -> Roll {
         let brokers: BTreeSet<NodeId> =
-            group.iter().filter(|due| due.pod.runs_broker()).map(|due| due.node.id).collect();
-        let asks_quorum = group.iter().any(|due| due.pod.runs_controller());
+            group.iter().filter(|due| due.is_broker).map(|due| due.node.id).collect();
+        let asks_quorum = group.iter().any(|due| due.votes);
         let answers = &self.world.answers;
         let mut roll = Roll {
             asks_quorum: asks_quorum && !answers.quorum.was_asked(),
@@ -611,13 +714,12 @@ impl Choice<'_> {
         stop: &Stop,
     ) -> Option<Held> {
         let is_allowed = due.disks == Disks::Go && safety::is_allowed_to_lose(self.world, &due.pod.meta.name);
-        let broker =
-            due.pod.runs_broker().then(|| self.held_by_partitions(due, partitions, judge, stop)).flatten();
+        let broker = due.is_broker.then(|| self.held_by_partitions(due, partitions, judge, stop)).flatten();
         let lost = || due.may_lose_a_volume().then(|| storage_change::lost_by_restart(self.world, due.node));
         broker
             .filter(|_| !is_allowed)
             .or_else(|| lost().flatten().map(Held::Until))
-            .or_else(|| due.pod.runs_controller().then(|| self.held_by_quorum(due, is_allowed)).flatten())
+            .or_else(|| due.votes.then(|| self.held_by_quorum(due, is_allowed)).flatten())
     }
 
     fn held_by_partitions(

@@ -183,6 +183,14 @@ impl WantedPod {
     pub(crate) fn uses(&self, claim: &str) -> bool {
         self.json.contains(&format!("\"{claim}\""))
     }
+
+    /// The claims that it mounts.
+    pub fn claims(&self) -> Vec<String> {
+        let pod: serde_json::Value = serde_json::from_str(&self.json).unwrap_or_default();
+        let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+        let claims = volumes.filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str());
+        claims.map(str::to_owned).collect()
+    }
 }
 
 /// A pod set.
@@ -691,8 +699,9 @@ impl World {
 
     /// Are these the pods that there are, and is each of them up, or on its way out, as it was seen?
     pub fn has_just_these_pods<'a>(&self, live: impl IntoIterator<Item = &'a PodView>) -> bool {
-        fn state(pod: &PodView) -> (&str, bool, bool, bool) {
-            (&pod.meta.uid, pod.ready, pod.kafka_ready, pod.meta.deleting)
+        fn state(pod: &PodView) -> (&str, bool, bool, bool, bool) {
+            // One that served since, and failed again, holds what it held not before.
+            (&pod.meta.uid, pod.ready, pod.kafka_ready, pod.was_ready, pod.meta.deleting)
         }
         let seen: BTreeSet<_> = self.pods.values().map(|pod| state(pod)).collect();
         live.into_iter().map(state).collect::<BTreeSet<_>>() == seen

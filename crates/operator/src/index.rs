@@ -19,7 +19,7 @@ mod tests;
 mod told;
 
 use std::any::TypeId;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::jiff::Timestamp;
@@ -90,7 +90,7 @@ pub(crate) struct PodSetSnapshot {
     /// The pods of its cluster.
     pub(crate) pods: Vec<Arc<PodView>>,
     /// The claims of its cluster that are being deleted.
-    pub(crate) going: BTreeSet<String>,
+    pub(crate) going: Vec<Arc<ClaimView>>,
 }
 
 /// The views of what can be read.
@@ -193,7 +193,7 @@ impl Index {
         let set = Arc::clone(objects.pod_sets.get(name)?.view.as_ref().ok()?);
         let pods = readable(&objects.pods).map(|(_, pod)| Arc::clone(pod)).collect();
         let going = readable(&objects.claims).filter(|(_, claim)| claim.meta.deleting);
-        Some(PodSetSnapshot { set, pods, going: going.map(|(name, _)| name.clone()).collect() })
+        Some(PodSetSnapshot { set, pods, going: going.map(|(_, claim)| Arc::clone(claim)).collect() })
     }
 
     /// Which of these pod sets belong to other clusters of the namespace.

@@ -513,7 +513,7 @@ impl Passes {
     }
 
     async fn restart(&self, world: &World, restart: &Restart) -> Result<(), Failure> {
-        self.hands.restart(&world.key, restart).await?;
+        self.hands.restart(world, restart).await?;
         self.events.restarted(&world.key, &world.kafka.object_ref(&()), restart).await;
         Ok(())
     }

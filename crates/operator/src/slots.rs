@@ -215,6 +215,7 @@ mod tests {
             causes: vec![cause],
             claims: Vec::new(),
             keeps: Vec::new(),
+            loses_disk: false,
             exposed: None,
             leaderless: None,
         }

@@ -46,6 +46,8 @@ pub struct Watch {
     pub last_stop: u64,
     /// When a user last wished for something.
     pub last_wish: u64,
+    /// When a user last took back that data may be lost, and of which pods.
+    pub taken_back: Option<(u64, String)>,
     /// When a user last asked for something else.
     pub last_request: u64,
     /// The last disk that broke, and when.
@@ -179,8 +181,11 @@ impl Sim {
         self.watch.last_stop = self.now;
     }
 
-    /// The operator deletes a pod that ended, or that cannot start.
-    pub fn check_replaced(&mut self, pod: &str) {
+    /// The operator deletes a pod that ended, or that cannot start. That a claim was deleted surprises nobody who acts because of it.
+    pub fn check_replaced(&mut self, pod: &str, knows_of_claim: bool) {
+        if knows_of_claim {
+            self.watch.last_claim_deletion = 0;
+        }
         self.doom_disk_of(pod);
     }
 

@@ -485,7 +485,7 @@ impl Operator {
             self.note(&mut failures, |own| own.mark(sim, mark))?;
         }
         for restart in &plan.restarts {
-            self.note(&mut failures, |own| own.restart(sim, restart))?;
+            self.note(&mut failures, |own| own.restart(sim, world, restart))?;
         }
         self.checked.extend(plan.checked_settings);
         for deed in &plan.deeds {

@@ -89,11 +89,19 @@ impl Sim {
         is_old && pool.is_some_and(|pool| !deletes(pool))
     }
 
-    /// Did a person say that the data of this pod may be lost?
+    /// Did a person say that the data of this pod may be lost? That they took it back in the last moment nobody can know who asked just
+    /// before.
     fn allows_loss(&self, pod: &str) -> bool {
-        let annotations = self.api.kafka().and_then(|kafka| kafka.metadata.annotations.as_ref());
-        let named = annotations.and_then(|all| all.get(ALLOW_LOSS_ANNOTATION));
-        named.is_some_and(|named| named.split(',').any(|one| one.trim() == pod))
+        let taken_back = self.watch.taken_back.as_ref();
+        let taken_back = taken_back.filter(|(at, _)| self.now < at + AT_ONCE).map(|(_, pods)| pods.clone());
+        let mut named = self.may_lose().into_iter().chain(taken_back);
+        named.any(|named| named.split(',').any(|one| one.trim() == pod))
+    }
+
+    /// The pods whose data may be lost, as a person said.
+    pub(crate) fn may_lose(&self) -> Option<String> {
+        let annotations = self.api.kafka()?.metadata.annotations.as_ref()?;
+        annotations.get(ALLOW_LOSS_ANNOTATION).cloned()
     }
 
     /// Does a node of this pod's pool go to another one, which asks for its id? Then its copies go, and come back there.

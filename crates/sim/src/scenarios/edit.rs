@@ -14,6 +14,7 @@ use karst_core::names::{
 
 use super::{CLUSTER, authorities, disks, disposable, kafka, pool};
 use crate::data::RECORDS;
+use crate::kubelet::Fails;
 use crate::kubernetes::{Kind, PolicyEngine};
 use crate::sim::Sim;
 
@@ -91,7 +92,7 @@ pub enum Edit {
     KeepClaims(&'static str),
     /// Asks for so much memory for all nodes.
     Memory(&'static str),
-    /// A person says that the data of these pods may be lost.
+    /// A person says that the data of these pods may be lost. With no pods they take back what they said.
     AllowLoss(&'static str),
     /// Asks for a restart of one pod.
     Mark(i32),
@@ -117,6 +118,10 @@ pub enum Edit {
     TakeBack(&'static str),
     /// All nodes have too little memory: as they are made now, they die whenever they start.
     Starve,
+    /// A pod is made anew, and what is in the new one dies whenever it starts.
+    CrashAnew(i32),
+    /// A pod is made anew, and the image of the new one cannot be had.
+    PullAnew(i32),
     /// From now on a policy changes budgets, network policies and services.
     Enforce(PolicyEngine),
 }
@@ -178,7 +183,14 @@ impl Edit {
                 | Self::CutOff(..)
                 | Self::FailDirectory(_)
                 | Self::Starve
+                | Self::CrashAnew(_)
+                | Self::PullAnew(_)
         )
+    }
+
+    /// Is something taken back that a user allowed?
+    pub(crate) fn takes_back(&self) -> bool {
+        matches!(self, Self::AllowLoss(""))
     }
 
     /// Can it be done in the simulated world only?
@@ -207,6 +219,8 @@ impl Edit {
                 | Self::GiveAway(_)
                 | Self::TakeBack(_)
                 | Self::Starve
+                | Self::CrashAnew(_)
+                | Self::PullAnew(_)
                 | Self::Enforce(_)
         )
     }
@@ -350,6 +364,8 @@ impl Edit {
                     sim.kubelet.starve(&pod, sim.now, &mut sim.api, &mut sim.quorum);
                 }
             }
+            Self::CrashAnew(node) => fail_anew(sim, *node, Fails::Crashes),
+            Self::PullAnew(node) => fail_anew(sim, *node, Fails::Waits),
             Self::Crash(node) | Self::Answer(node) => crash(sim, *node, None),
             Self::Down(node, millis) => crash(sim, *node, Some(*millis)),
             Self::Full(millis) => sim.kubelet.full_until = sim.now + millis,
@@ -425,6 +441,11 @@ fn delete_pod(sim: &mut Sim, node: i32) {
     let Some(uid) = sim.api.pod(&name).map(|pod| pod.meta.uid.clone()) else { return };
     // It was just seen.
     let _ = sim.api.delete(Kind::Pod, &name, &uid, None);
+}
+
+fn fail_anew(sim: &mut Sim, node: i32, fails: Fails) {
+    sim.kubelet.next_fails.insert(NodeId(node), fails);
+    delete_pod(sim, node);
 }
 
 fn crash(sim: &mut Sim, node: i32, down: Option<u64>) {
