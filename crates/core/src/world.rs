@@ -327,8 +327,8 @@ impl QuorumView {
 /// One partition that lives on a node which is to go, or to restart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PartitionView {
-    /// Its topic.
-    pub topic: String,
+    /// Its topic, whose name its partitions share.
+    pub topic: Arc<str>,
     /// Its number.
     pub index: i32,
     /// Who leads it, if anybody does.
@@ -461,8 +461,10 @@ pub struct LogDirView {
     pub path: String,
     /// Why the broker cannot look into it.
     pub error: Option<String>,
-    /// The partitions there, as `topic-0`; copies in the making too.
+    /// Some of the partitions there, as `topic-0`; copies in the making too.
     pub partitions: Vec<String>,
+    /// How many more there are.
+    pub more: usize,
 }
 
 /// What the launcher of a node says about it, while its Kafka does not serve.

@@ -147,7 +147,7 @@ impl Connection {
         let frame = encode_request(&request, version, self.last_correlation_id, &self.client_id).map_err(
             |detail| self.protocol_error(C::API, format!("the question cannot be written: {detail}")),
         )?;
-        timeout_at(deadline.at, write_then_read(&mut self.transport, &frame))
+        timeout_at(deadline.at, write_then_read(&mut self.transport, &frame, C::LARGEST))
             .await
             .map_err(|_| timed_out(&self.endpoint, Waiting::ForAnswer(C::API), deadline))?
             .map_err(|error| match error {
@@ -224,10 +224,14 @@ async fn open_stream(endpoint: &Endpoint) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-async fn write_then_read<S: Transport>(stream: &mut S, request: &Bytes) -> Result<Bytes, FrameError> {
+async fn write_then_read<S: Transport>(
+    stream: &mut S,
+    request: &Bytes,
+    largest: usize,
+) -> Result<Bytes, FrameError> {
     stream.write_all(request).await.map_err(FrameError::Lost)?;
     stream.flush().await.map_err(FrameError::Lost)?;
-    read_frame(stream).await
+    read_frame(stream, largest).await
 }
 
 /// The error code stands at the same place in every version, after the correlation id.
