@@ -27,6 +27,8 @@ use crate::podset::Rendered;
 use crate::rewrites::Rewrite;
 use crate::steps::Deed;
 
+/// No storage format has a longer name.
+const LONGEST_FORMAT: usize = 40;
 /// Twice as long as the longest pause that is remembered.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 /// A change of the quorum that was not tried for so long after its pause is not wanted any more.
@@ -129,7 +131,8 @@ impl ConfigMapView {
         Self {
             meta,
             digest: objects::config_digest(data).ok(),
-            storage_format: entry("storage.format").cloned(),
+            storage_format: entry("storage.format")
+                .map(|format| format.chars().take(LONGEST_FORMAT).collect()),
             files: objects::files(data, &keep),
             serving: entry("server.config").map(|text| Serving::read(text, &keep)).unwrap_or_default(),
         }

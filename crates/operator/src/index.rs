@@ -30,7 +30,7 @@ use karst_core::world::{
     ClaimView, ConfigMapView, PlainView, PodSetView, PodView, SecretView, ServiceAccountView, ServiceView,
 };
 
-pub(crate) use self::kinds::Indexed;
+pub(crate) use self::kinds::{CONTROLLER_NAME_LABEL, Indexed};
 pub(crate) use self::told::Feed;
 use self::told::{Scope, Told};
 use crate::queue::Work;
