@@ -650,6 +650,8 @@ pub struct World {
     pub references: BTreeMap<String, Reference<Texts>>,
     /// Why pools that carry the cluster's label cannot be read, if some cannot. They are not among those above, and are not gone.
     pub unreadable: Option<String>,
+    /// What else carries the cluster's label and cannot be read, in words. By its name it is nothing that Karst makes.
+    pub strays: Vec<String>,
     /// What Kafka itself says.
     pub answers: Answers,
     /// What went wrong last, and is worth a pause.
