@@ -671,7 +671,7 @@ pub struct World {
     /// Services of listeners that Kubernetes refused, by name.
     pub refused_services: BTreeMap<String, RefusedService>,
     /// Secrets of users that the resource names. One that is not here was not read yet.
-    pub referenced: BTreeMap<String, Reference<Files>>,
+    pub referenced: BTreeMap<String, Reference<Arc<Files>>>,
     /// What the operator was told.
     pub settings: Arc<Settings>,
     /// When it is now.

@@ -135,7 +135,9 @@ impl Passes {
             };
             self.unreadable.tell_strays(&self.events, key, &snapshot).await;
             let Some(entropy) = entropy() else { return failed_by("the kernel gives no randomness") };
-            let names = references::config_maps(&kafka);
+            // Of ConfigMaps all is read: a message names what is in them.
+            let names =
+                references::config_maps(&kafka).into_iter().map(|name| (name, BTreeSet::new())).collect();
             let references = self.config_maps.of(key, &names);
             if references.len() < names.len() {
                 // They are being looked for, and bring us back.

@@ -239,9 +239,9 @@ impl Debug for SecretWire {
 }
 
 impl SecretWire {
-    /// Its entries, all of them.
-    pub(crate) fn into_files(self) -> Files {
-        files(self.data)
+    /// Its entries.
+    pub(crate) fn into_entries(self) -> impl Iterator<Item = (String, Vec<u8>)> {
+        files(self.data).0.into_iter()
     }
 }
 
