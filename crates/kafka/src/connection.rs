@@ -17,6 +17,8 @@ use crate::wire::{FrameError, decode_response, encode_request, read_frame};
 use crate::{ClientConfig, Endpoint, ErrorCode, Security};
 
 const FIRST_CORRELATION_ID: i32 = 1;
+/// No API has such a number.
+const MOST_APIS: i16 = 1000;
 
 /// What bytes travel over. Anything ordered and reliable will do.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -242,7 +244,9 @@ fn says_unsupported_version(frame: &Bytes) -> bool {
 }
 
 fn offered(answer: &ApiVersionsResponse) -> BTreeMap<i16, Versions> {
-    answer.api_keys.iter().map(|api| (api.api_key, Versions::new(api.min_version, api.max_version))).collect()
+    // They are kept for as long as the connection, and Kafka has less than a hundred.
+    let known = answer.api_keys.iter().filter(|api| (0..MOST_APIS).contains(&api.api_key));
+    known.map(|api| (api.api_key, Versions::new(api.min_version, api.max_version))).collect()
 }
 
 pub(crate) fn timed_out(endpoint: &Endpoint, waiting_for: Waiting, deadline: Deadline) -> Error {
