@@ -6,12 +6,12 @@ use std::fmt;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::health;
 use crate::ids::NodeId;
 use crate::names::{
     ALLOW_LOSS_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, EMPTY_VOTER_ANNOTATION, KEY_ALGORITHM_ANNOTATION,
     MIGRATION_ANNOTATION, RESTORE_ANNOTATION, SKIP_CHECK_ANNOTATION,
 };
+use crate::{health, status};
 
 /// The reason of [`Notice::IdsIgnored`]. It is said once, when nodes are added or removed, and stays in the status.
 pub const IDS_IGNORED: &str = "NodeIdsIgnored";
@@ -175,6 +175,14 @@ pub enum Notice {
     Refused {
         /// What was tried, and what Kubernetes said.
         what: String,
+    },
+    /// Objects with the cluster's label that cannot be read, and that nothing waits for.
+    #[error(
+        "{}; by their names Karst made none of them, and nothing waits for them: take the label strimzi.io/cluster off them, or delete them", strays.join("; ")
+    )]
+    Strays {
+        /// What they are, and what is wrong with them.
+        strays: Vec<String>,
     },
     /// An object that is changed whenever Karst writes it.
     #[error(
@@ -898,6 +906,7 @@ impl Notice {
             Self::OwnCertificateEnds { .. } => "ListenerCertificateEnds",
             Self::ListenerServiceRefused { .. } => "ListenerServiceRefused",
             Self::Refused { .. } => "KubernetesRefused",
+            Self::Strays { .. } => status::UNREADABLE,
             Self::ForeignObject { .. } => "ForeignObject",
             Self::ObjectKeepsChanging { .. } => "ObjectKeepsChanging",
             Self::NodeAddressType { .. } => "NodeAddressUnknown",

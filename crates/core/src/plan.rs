@@ -338,6 +338,7 @@ fn notices(world: &World, cluster: Option<&Cluster>) -> Vec<Notice> {
     let addresses: Vec<_> = world.answers.foreign_hosts.iter().cloned().collect();
     notices.extend((!addresses.is_empty()).then_some(Notice::ForeignHosts { addresses }));
     notices.extend(world.refusals.iter().map(|what| Notice::Refused { what: what.clone() }));
+    notices.extend((!world.strays.is_empty()).then(|| Notice::Strays { strays: world.strays.clone() }));
     notices.extend(ignored::of_kafka(&world.kafka));
     notices.extend(world.pools.iter().filter_map(|(name, pool)| ignored::of_pool(name, pool)));
     notices.extend(registration::untold(world));

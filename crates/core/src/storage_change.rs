@@ -290,7 +290,7 @@ fn in_use(dir: &LogDirView) -> Option<String> {
     match &dir.error {
         Some(error) => Some(format!("cannot read {} ({error})", dir.path)),
         None if dir.partitions.is_empty() => None,
-        None => Some(format!("has {}", health::some_of(&dir.partitions))),
+        None => Some(format!("has {}", health::some_of_more(&dir.partitions, dir.more))),
     }
 }
 

@@ -27,6 +27,8 @@ use crate::podset::Rendered;
 use crate::rewrites::Rewrite;
 use crate::steps::Deed;
 
+/// No storage format has a longer name.
+const LONGEST_FORMAT: usize = 40;
 /// Twice as long as the longest pause that is remembered.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 /// A change of the quorum that was not tried for so long after its pause is not wanted any more.
@@ -128,11 +130,12 @@ impl ConfigMapView {
     /// Keeps of a ConfigMap what decisions need. `keep` makes copies of texts that stay.
     pub fn new(meta: Meta, data: Option<&BTreeMap<String, String>>, keep: impl Fn(&str) -> Arc<str>) -> Self {
         let entry = |key: &str| data.and_then(|data| data.get(key));
+        let short = |key: &str| entry(key).map(|text| text.chars().take(LONGEST_FORMAT).collect());
         Self {
             meta,
             digest: objects::config_digest(data).ok(),
-            storage_format: entry("storage.format").cloned(),
-            empty_disk: entry("empty.disk").cloned(),
+            storage_format: short("storage.format"),
+            empty_disk: short("empty.disk"),
             files: objects::files(data, &keep),
             serving: entry("server.config").map(|text| Serving::read(text, &keep)).unwrap_or_default(),
         }
@@ -338,8 +341,8 @@ impl QuorumView {
 /// One partition that lives on a node which is to go, or to restart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PartitionView {
-    /// Its topic.
-    pub topic: String,
+    /// Its topic, whose name its partitions share.
+    pub topic: Arc<str>,
     /// Its number.
     pub index: i32,
     /// Who leads it, if anybody does.
@@ -472,8 +475,10 @@ pub struct LogDirView {
     pub path: String,
     /// Why the broker cannot look into it.
     pub error: Option<String>,
-    /// The partitions there, as `topic-0`; copies in the making too.
+    /// Some of the partitions there, as `topic-0`; copies in the making too.
     pub partitions: Vec<String>,
+    /// How many more there are.
+    pub more: usize,
 }
 
 /// What the launcher of a node says about it, while its Kafka does not serve.
@@ -660,6 +665,8 @@ pub struct World {
     pub references: BTreeMap<String, Reference<Texts>>,
     /// Why pools that carry the cluster's label cannot be read, if some cannot. They are not among those above, and are not gone.
     pub unreadable: Option<String>,
+    /// What else carries the cluster's label and cannot be read, in words. By its name it is nothing that Karst makes.
+    pub strays: Vec<String>,
     /// What Kafka itself says.
     pub answers: Answers,
     /// What went wrong last, and is worth a pause.
@@ -679,7 +686,7 @@ pub struct World {
     /// Services of listeners that Kubernetes refused, by name.
     pub refused_services: BTreeMap<String, RefusedService>,
     /// Secrets of users that the resource names. One that is not here was not read yet.
-    pub referenced: BTreeMap<String, Reference<Files>>,
+    pub referenced: BTreeMap<String, Reference<Arc<Files>>>,
     /// What the operator was told.
     pub settings: Arc<Settings>,
     /// When it is now.

@@ -138,8 +138,11 @@ impl Passes {
                 self.forget(key);
                 return self.pools_without_kafka(key, &snapshot).await;
             };
+            self.unreadable.tell_strays(&self.events, key, &snapshot).await;
             let Some(entropy) = entropy() else { return failed_by("the kernel gives no randomness") };
-            let names = references::config_maps(&kafka);
+            // Of ConfigMaps all is read: a message names what is in them.
+            let names =
+                references::config_maps(&kafka).into_iter().map(|name| (name, BTreeSet::new())).collect();
             let references = self.config_maps.of(key, &names);
             if references.len() < names.len() {
                 // They are being looked for, and bring us back.
@@ -206,6 +209,7 @@ impl Passes {
         self.doors.forget_cluster(key);
         self.hands.rewrites.forget_cluster(key);
         self.named_secrets.forget(key);
+        self.unreadable.forget(key);
     }
 
     /// Asks what the plan is to know. Meanwhile others work in its place.
@@ -248,7 +252,7 @@ impl Passes {
         answers: Answers,
         entropy: Entropy,
     ) -> World {
-        let unreadable = unreadable::of_pools(&snapshot);
+        let (unreadable, strays) = (unreadable::of_pools(&snapshot), unreadable::strays(&snapshot));
         // Only a pod set that is still to be made can meet another of its name.
         let new: Vec<_> = pools::names(&kafka, &snapshot.pools)
             .into_iter()
@@ -272,6 +276,7 @@ impl Passes {
             secrets: snapshot.secrets,
             references: BTreeMap::new(),
             unreadable,
+            strays,
             answers,
             troubles: self.troubles.of(key),
             checked_settings: self.checked.of(key),

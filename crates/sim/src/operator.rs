@@ -355,6 +355,7 @@ impl Operator {
             secrets: BTreeMap::new(),
             references: BTreeMap::new(),
             unreadable: None,
+            strays: Vec::new(),
             answers,
             troubles: self.troubles.clone(),
             checked_settings: self.checked.clone(),

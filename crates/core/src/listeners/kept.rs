@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use karst_api::bounds;
+
 use super::address::{Advertised, NODE_IP, NODE_NAME, Served};
 use super::{ClientListener, Reach, address, template};
 use crate::authorization;
@@ -15,6 +17,13 @@ use crate::config::{self, LISTENERS_DIR};
 use crate::names::{ClusterKey, LISTENER_LABEL};
 use crate::own_certificates;
 use crate::world::{PodView, World};
+
+/// More listeners than a cluster can have are none of ours, whatever a ConfigMap says.
+const MOST_LISTENERS: usize = bounds::LISTENERS as usize;
+/// A name, and an address in DNS.
+const LONGEST_LISTENER: usize = 1_000;
+/// All super users together.
+const LONGEST_USERS: usize = 256 << 10;
 
 /// Which certificate a listener shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,10 +74,14 @@ impl Serving {
                 true => Shown::OfUser,
                 false => Shown::OfBroker,
             });
+            if one.len() > LONGEST_LISTENER {
+                return None;
+            }
             Some(Before { name: name.to_owned(), advertised: address.parse().ok()?, shown })
         });
-        let super_users = wanted.get(authorization::SUPER_USERS).map(|users| keep(users));
-        Self { listeners: listeners.collect(), super_users }
+        let users = wanted.get(authorization::SUPER_USERS).filter(|users| users.len() <= LONGEST_USERS);
+        let super_users = users.map(|users| keep(users));
+        Self { listeners: listeners.take(MOST_LISTENERS).collect(), super_users }
     }
 
     /// The listeners, as Kafka names them.

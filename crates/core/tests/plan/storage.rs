@@ -101,6 +101,7 @@ fn dir(node: NodeId, volume: i32, partitions: &[&str]) -> LogDirView {
         path: format!("/var/lib/kafka/data-{volume}/kafka-log{node}"),
         error: None,
         partitions: partitions.iter().map(ToString::to_string).collect(),
+        more: 0,
     }
 }
 

@@ -158,6 +158,7 @@ pub(crate) fn world() -> World {
         secrets: BTreeMap::new(),
         references: BTreeMap::new(),
         unreadable: None,
+        strays: Vec::new(),
         answers: Answers::default(),
         troubles: Vec::new(),
         checked_settings: BTreeMap::new(),

@@ -47,7 +47,7 @@ fn a_typo_in_the_certificate_of_a_listener_closes_nothing() {
     let mut world = serving(encrypted());
     let (certificate, key) = leaf(&world, "first");
     let files = [("cert.pem".to_owned(), certificate.clone()), ("key.pem".to_owned(), key.clone())];
-    for reference in [Reference::Missing, Reference::Found(Files(files.into()))] {
+    for reference in [Reference::Missing, Reference::Found(Files(files.into()).into())] {
         set_listeners(&mut world, own());
         world.referenced.insert("mine".into(), reference);
         assert_eq!(restarted(&mut world), Vec::<String>::new());

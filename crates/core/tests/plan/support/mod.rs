@@ -76,6 +76,7 @@ pub(crate) fn world(yaml: &str) -> World {
         secrets: BTreeMap::new(),
         references,
         unreadable: None,
+        strays: Vec::new(),
         answers: Answers::default(),
         troubles: Vec::new(),
         checked_settings: BTreeMap::new(),
