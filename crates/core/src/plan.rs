@@ -225,10 +225,13 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         let (nodes, rendered) = render.nodes_to_write()?;
         plan.objects.extend(nodes.into_iter().map(|object| object.in_place_of_seen(world)));
         plan.rendered = Some(rendered);
-        reach_listeners(&mut plan, world, &cluster)?;
+        // Before the pods' descriptions are written nothing tells which brokers are still to restart.
+        let are_described = !plan.objects.iter().any(|object| matches!(object, Object::PodSet(_)));
+        reach_listeners(&mut plan, world, &cluster, are_described)?;
         grow_claims(&mut plan, world, &cluster);
         if identity.cluster_id.is_some() {
             plan.removals = removals::of(world, &cluster, &pool_problems);
+            plan.removals.retain(|removal| are_described || !matches!(removal, Removal::Service(_)));
         }
         plan.protections = removals::protections(world, &cluster, &pool_problems);
         plan.protections.extend(removals::released(world, Some(&cluster)));
@@ -490,11 +493,28 @@ fn ask_partitions(questions: &mut Questions, world: &World, mut of: BTreeSet<Nod
     }
 }
 
-/// Which services of listeners are to be written, and which listeners wait for something.
-fn reach_listeners(plan: &mut Plan, world: &World, cluster: &Cluster) -> Result<(), serde_json::Error> {
+/// Which services of listeners are to be written, and which listeners wait for something. A service that is to lead less far waits
+/// until no broker sends clients there.
+fn reach_listeners(
+    plan: &mut Plan,
+    world: &World,
+    cluster: &Cluster,
+    are_described: bool,
+) -> Result<(), serde_json::Error> {
+    let told = listeners::kept::still_told(world, cluster);
+    let is_in_use = |service: &Object| {
+        let meta = service.meta();
+        let seen = meta.name.as_ref().and_then(|name| world.services.get(name));
+        let name = meta.labels.as_ref().and_then(|labels| labels.get(LISTENER_LABEL));
+        let listener = cluster.listeners.iter().find(|listener| Some(&listener.name) == name);
+        seen.zip(listener).is_some_and(|(seen, listener)| {
+            let is_told = !are_described || told.contains(listener.name.as_str());
+            !seen.meta.deleting && is_told && listeners::kept::leads_farther(listener, seen)
+        })
+    };
     for service in listeners::services::wanted(cluster, &world.kafka) {
         let service = Object::Service(service);
-        if service.is_as_observed(world)? {
+        if service.is_as_observed(world)? || is_in_use(&service) {
             continue;
         }
         let meta = service.meta();

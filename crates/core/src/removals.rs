@@ -11,7 +11,7 @@ use karst_api as api;
 use crate::claim_memory::{is_disposable, is_to_be_released};
 use crate::cluster::{Cluster, Pool};
 use crate::ids::NodeId;
-use crate::listeners::Reach;
+use crate::listeners::{Reach, kept};
 use crate::names::{LISTENER_LABEL, POD_NAME_LABEL, POOL_FINALIZER, POOL_LABEL, VIRTUAL_POOL, node_of_pod};
 use crate::plan::{Protection, Removal, Seen};
 use crate::pools;
@@ -60,10 +60,15 @@ pub(crate) fn of(world: &World, cluster: &Cluster, refused: &BTreeMap<String, Ve
     all.filter(|removal| !strangers::is_theirs(world, removal)).collect()
 }
 
-/// Services of listeners that are no longer asked for, and of brokers that are gone. Others are not ours to remove.
+/// Services of listeners that are no longer asked for, and of brokers that are gone. Others are not ours to remove, and those by
+/// which brokers that run are still reached stay.
 fn services(world: &World, cluster: &Cluster, is_left: impl Fn(&Meta) -> bool) -> Vec<Removal> {
+    let told = kept::still_told(world, cluster);
     let is_unwanted = |meta: &Meta| {
         let Some(name) = meta.labels.get(LISTENER_LABEL) else { return false };
+        if told.contains(name.as_str()) && !is_left(meta) {
+            return false;
+        }
         let listener = cluster.listeners.iter().find(|one| one.name == *name && one.reach != Reach::Internal);
         let Some(listener) = listener else { return true };
         let node = meta.labels.get(POD_NAME_LABEL).and_then(|pod| node_of_pod(pod));

@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use karst_kafka::{Bootstrap, Endpoint, NodeId};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::config::NodeConfig;
-use crate::line::Line;
+use crate::line::{Line, next_patience};
 
-/// By then one of them has answered, or it is asked again; a single connection may use a part of it.
+/// By then one of them has answered, or it is asked again.
 const DEADLINE: Duration = Duration::from_millis(3000);
 /// How often they are asked.
 const PERIOD: Duration = Duration::from_millis(500);
-/// For so long somebody is waited for. Where all voters start over there is nobody.
+/// For so long somebody is waited for. Where all voters start over there is nobody. Where names take long to look up there may be
+/// somebody, so each question gets more time until it has had the longest.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What one of the others knows.
@@ -29,11 +31,10 @@ struct Known {
 pub(crate) async fn newest_epoch(config: &NodeConfig) -> Option<i32> {
     let others = config.other_controllers();
     let began = Instant::now();
-    while !others.is_empty() && began.elapsed() < PATIENCE {
-        let mut known = Vec::new();
-        for other in &others {
-            known.extend(ask(config, other).await);
-        }
+    let mut deadline = DEADLINE;
+    while !others.is_empty() {
+        let asked = Instant::now();
+        let known = ask_all(config, &others, deadline).await;
         if let Some(epoch) = known.iter().map(|one| one.epoch).max() {
             let is_led = is_led_by_another(&known, config.node_id);
             if is_led {
@@ -41,6 +42,11 @@ pub(crate) async fn newest_epoch(config: &NodeConfig) -> Option<i32> {
             }
             return Some(epoch).filter(|_| !is_led);
         }
+        let next = next_patience(deadline, asked.elapsed());
+        if began.elapsed() >= PATIENCE && next == deadline {
+            break;
+        }
+        deadline = next;
         sleep(PERIOD).await;
     }
     warn!(
@@ -57,9 +63,17 @@ fn is_led_by_another(known: &[Known], own: NodeId) -> bool {
     known.iter().any(|one| leads(&one)) && !known.iter().any(|one| one.leader == Some(own))
 }
 
-async fn ask(config: &NodeConfig, other: &Endpoint) -> Option<Known> {
-    let bootstrap = Bootstrap::Controllers(vec![other.clone()]);
-    let line = Line::new(bootstrap, &config.own_listener, DEADLINE / 2, DEADLINE);
+/// All are asked at once: one whose name is not found takes no time from the others.
+async fn ask_all(config: &NodeConfig, others: &[Endpoint], deadline: Duration) -> Vec<Known> {
+    let mut asked: JoinSet<Option<Known>> = JoinSet::new();
+    for other in others {
+        let bootstrap = Bootstrap::Controllers(vec![other.clone()]);
+        asked.spawn(ask(Line::within(deadline, bootstrap, &config.own_listener)));
+    }
+    asked.join_all().await.into_iter().flatten().collect()
+}
+
+async fn ask(line: Line) -> Option<Known> {
     let admin = line.admin().ok()?;
     // First, so that a term in which it led is not taken for a newer one.
     let leader = admin.describe_controllers().await.ok().and_then(|controllers| controllers.leader);

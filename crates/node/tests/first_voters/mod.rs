@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use nix::sys::signal::Signal;
 
 use crate::WELL_BEHAVED;
-use crate::support::controller::{Controller, EPOCH, Said};
+use crate::support::controller::{Controller, EPOCH, Manner, Said};
 use crate::support::{DIRECTORY_ID, Launched, TestNode, eventually};
 
 /// Another identity than the one that the list of first voters has for the node.
@@ -230,9 +230,8 @@ fn a_first_voter_that_waits_for_an_answer_can_be_stopped() {
     assert_eq!(node.java_calls(), [""; 0], "nothing was formatted");
 }
 
-#[test]
-fn a_voter_that_gets_its_vote_back_begins_after_the_term_that_the_others_know() {
-    let other = Controller::without_leader(Said { registered: true, ..NEW });
+/// Runs a node whose vote is given back, and tells what it then remembers of elections.
+fn restored(other: &Controller) -> String {
     let own_log = "mkdir -p $data/__cluster_metadata-0";
     let java = format!("if [ $class = tool ]; then format_storage; {own_log}; fi");
     let node = TestNode::new(&java).with_controllers(&format!("127.0.0.1:2,{}", other.address));
@@ -240,7 +239,10 @@ fn a_voter_that_gets_its_vote_back_begins_after_the_term_that_the_others_know() 
     let (code, output) = node.run();
     assert_eq!(code, 0, "{output}");
     assert_first_voter(&node.java_calls()[0]);
-    let kept = std::fs::read_to_string(node.data().join("__cluster_metadata-0/quorum-state")).unwrap();
+    std::fs::read_to_string(node.data().join("__cluster_metadata-0/quorum-state")).expect(&output)
+}
+
+fn assert_begins_after(kept: &str) {
     let next = EPOCH + 1;
     assert!(kept.contains(&format!("\"leaderId\":-1,\"leaderEpoch\":{next},\"votedId\":-1")), "{kept}");
 }
@@ -255,4 +257,29 @@ fn a_voter_that_gets_its_vote_back_begins_no_term_where_another_node_leads() {
     let (code, output) = node.run();
     assert_eq!(code, 0, "{output}");
     assert!(!node.data().join("__cluster_metadata-0/quorum-state").exists(), "{output}");
+}
+
+#[test]
+fn a_voter_that_gets_its_vote_back_begins_after_the_term_that_the_others_know() {
+    let other = Controller::without_leader(Said { registered: true, ..NEW });
+    assert_begins_after(&restored(&other));
+}
+
+#[test]
+fn names_that_take_long_to_look_up_keep_no_restored_voter_from_hearing_the_term() {
+    let other = Controller::without_leader(Said { registered: true, ..NEW });
+    other.behave(Manner::ComesLate);
+    assert_begins_after(&restored(&other));
+}
+
+#[test]
+fn names_that_take_long_to_look_up_keep_no_static_voter_from_its_disk() {
+    // The leader, and another that has everything: a majority of three without this node.
+    let leader = Controller::leading(Said { node: 5, fetched: true, registered: true, ..NEW });
+    leader.behave(Manner::ComesLate);
+    let node = TestNode::new(WELL_BEHAVED).with_controllers(&leader.address.to_string());
+    node.write("config/storage.format", "static");
+    let mut launched = node.launch();
+    eventually("the disk is formatted", || !node.java_calls().is_empty());
+    assert_eq!(launched.exit_code(), 0, "{}", node.read("output"));
 }
