@@ -209,7 +209,9 @@ fn idle() -> Vec<Scenario> {
             .ends(&[3, 4, 5], 6),
         deleted(Story::new("new-broker-has-no-image-and-no-partitions", Base::Spare).then(PullAnew(3)), 3)
             .ends(&[4], 5),
+        // A voter that is away leaves when it has been away for long.
         deleted(Story::new("new-controller-has-no-image", Base::Small).then(PullAnew(2)), 2)
+            .after(70_000, 90_000, Wait)
             .ends(&[1, 2, 3], 4),
         Story::new("emptied-and-taken-back", Base::Whole)
             .then(Apply(&[AllowLoss("c-brokers-0"), Empty(0)]))
