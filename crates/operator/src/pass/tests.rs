@@ -170,7 +170,7 @@ async fn a_webhook_that_is_down_is_told_and_a_pod_that_stays_away_is_remembered(
         "apiVersion": "core.strimzi.io/v1", "kind": "StrimziPodSet",
         "metadata": {"name": "healthy-brokers", "namespace": "myproject", "uid": "uid-set", "resourceVersion": "7",
                      "labels": {"strimzi.io/cluster": "healthy"}},
-        "spec": {"selector": {}, "pods": [{"metadata": {"name": "healthy-brokers-0"}}]}
+        "spec": {"selector": {}, "pods": [{"metadata": {"name": "healthy-brokers-0", "annotations": {"strimzi.io/revision": "r"}}}]}
     });
     passes.hands.learn(serde_json::from_value::<karst_api::StrimziPodSet>(pod_set).unwrap());
     let seen = || {
