@@ -28,7 +28,7 @@ use karst_certs::{
 pub(crate) use self::inside::Inside;
 use self::issue::Layout;
 pub use self::issue::{Issue, Ownership, secret_object};
-pub use self::operator::stand_in;
+pub use self::operator::{files_of, stand_in};
 pub use self::pods::{Secrets, Stale, started_now};
 pub(crate) use self::pods::{
     annotations, cannot_wait, ending_while_paused, is_of_no_use, lacks_certificate, stale, waits_for_others,
@@ -518,6 +518,8 @@ fn own_identity(world: &World) -> Option<(&[u8], &[u8])> {
 /// What the node shows in whose place the operator stands, once its Secret was read.
 fn shown_by_stand_in(world: &World) -> Option<(&[u8], &[u8])> {
     let node = stand_in(world)?;
-    let Reference::Found(Files(files)) = world.referenced.get(&node)? else { return None };
-    Some((files.get(&format!("{node}.crt"))?, files.get(&format!("{node}.key"))?))
+    let Reference::Found(files) = world.referenced.get(&node)? else { return None };
+    let Files(files) = &**files;
+    let [certificate, key] = files_of(&node);
+    Some((files.get(&certificate)?, files.get(&key)?))
 }

@@ -294,7 +294,10 @@ impl Passes {
         };
         let mut named = own_certificates::names(&world.kafka);
         // Keys of nodes are not kept: one is read when the operator needs it.
-        named.extend(certificates::stand_in(&world));
+        if let Some(node) = certificates::stand_in(&world) {
+            let files = certificates::files_of(&node);
+            named.entry(node).or_default().extend(files);
+        }
         world.referenced = self.named_secrets.of(key, &named);
         world.absent = absences::of(&world, &self.absences.of(key));
         self.absences.replace(key, world.absent.clone());

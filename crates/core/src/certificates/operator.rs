@@ -17,6 +17,11 @@ pub fn stand_in(world: &World) -> Option<String> {
     if is_accepted_by_all(world) { None } else { Inside::of(world).stand_in() }
 }
 
+/// Where the certificate of a node is in its Secret, and its key.
+pub fn files_of(node: &str) -> [String; 2] {
+    [format!("{node}.crt"), format!("{node}.key")]
+}
+
 /// By what pods say themselves, which is found out quickly.
 fn is_accepted_by_all(world: &World) -> bool {
     let own = world.secrets.get(&operator_secret(&world.key.name)).and_then(|secret| secret.stored());

@@ -388,6 +388,7 @@ fn restart(claims: &[&str], keeps: &[&str]) -> Restart {
         keeps: named(keeps),
         loses_disk: keeps.is_empty(),
         exposed: None,
+        leaderless: None,
     }
 }
 

@@ -123,7 +123,7 @@ fn what_a_node_shows_is_shown_once_it_was_read() {
     assert!(operator_side(&world).is_none());
     let files = [("crt", b"chain"), ("key", b"a key")];
     let files = files.map(|(entry, text)| (format!("{node}.{entry}"), text.to_vec()));
-    world.referenced.insert(node, Reference::Found(Files(files.into())));
+    world.referenced.insert(node, Reference::Found(Arc::new(Files(files.into()))));
     let side = operator_side(&world).expect("that of the node");
     assert_eq!((side.chain, side.key), (&b"chain"[..], &b"a key"[..]));
     assert!(side.trust.contains("BEGIN CERTIFICATE") && !format!("{side:?}").contains("a key"));
