@@ -293,7 +293,7 @@ fn what_kafka_refused_a_while_ago_is_no_reason_not_to_wait_for_a_node() {
     kafka_of_five.disks.insert(NodeId(7), kafka.voters[0].directory);
     refuse(&mut world, &kafka, 9, Duration::ZERO);
     // It does not fetch, so it is not told to join.
-    let mut restarts = |world: &World| -> Vec<String> {
+    let restarts = |world: &World| -> Vec<String> {
         let plan =
             decided(world, &kafka_of_five, |quorum| quorum.observers.retain(|one| one.node != NodeId(6)));
         assert_eq!(plan.change(), None);
