@@ -26,6 +26,7 @@ pub mod ids;
 mod ignored;
 pub mod internal_error;
 mod jvm;
+mod left_behind;
 mod limits;
 pub mod listeners;
 mod logging;
