@@ -27,6 +27,7 @@ pub mod ids;
 mod ignored;
 pub mod internal_error;
 mod jvm;
+mod left_behind;
 mod let_in;
 mod limits;
 pub mod listeners;

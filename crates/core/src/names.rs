@@ -36,6 +36,8 @@ pub const CLUSTER_ID_ANNOTATION: &str = "karst.io/cluster-id";
 pub const KAFKA_VERSION_ANNOTATION: &str = "strimzi.io/kafka-version";
 /// Whether a claim goes with its node.
 pub const DELETE_CLAIM_ANNOTATION: &str = "strimzi.io/delete-claim";
+/// Annotation of a claim: the pod that had it last, and that was seen to have nothing on it. Only such a claim goes with its volume.
+pub const EMPTIED_ANNOTATION: &str = "karst.io/empty-in-pod";
 /// Fingerprint of the settings that a node reads when it starts.
 pub const CONFIGURATION_HASH_ANNOTATION: &str = "strimzi.io/configuration-hash";
 /// Turns node pools on or off for a cluster.

@@ -499,6 +499,29 @@ pub enum Notice {
         /// What came instead of an answer.
         why: String,
     },
+    /// What a broker that is gone had, and that is still needed.
+    #[error(
+        "node {node} is gone, and {what}: {why}. To get back what is there, scale its pool up again (next-node-ids says which id it gets) and move the partitions first; if it is not needed, delete the topics, or set the annotation {SKIP_CHECK_ANNOTATION}: \"true\" on the Kafka resource"
+    )]
+    LeftBehind {
+        /// The node.
+        node: NodeId,
+        /// What stays of it.
+        what: String,
+        /// What for.
+        why: String,
+    },
+    /// Claims of volumes that nodes no longer have, and that may hold records.
+    #[error(
+        "PVCs {} of pool '{pool}' stay, though their volume was removed and has deleteClaim: their pods were replaced before anybody saw that these were empty. To get back what is there, list the volume again; if it is not needed, delete them (kubectl delete pvc)",
+        few(claims)
+    )]
+    VolumesLeft {
+        /// The pool.
+        pool: String,
+        /// The claims.
+        claims: Vec<String>,
+    },
     /// A new node that has to wait for the id it is to get.
     #[error("pool '{pool}' waits for node ids {ids}, which another pool gives up")]
     IdsAwaited {
@@ -939,13 +962,16 @@ impl Notice {
             Self::RestartHeld { .. } => "RestartHeld",
             Self::LossHeld { .. } => "DataLossHeld",
             Self::RollStopped { .. } => "RollingUpdateStopped",
-            Self::PartitionsHere { .. } | Self::PartitionsUnknown { .. } => "ScaleDownPreventionCheck",
+            Self::PartitionsHere { .. } | Self::PartitionsUnknown { .. } | Self::LeftBehind { .. } => {
+                "ScaleDownPreventionCheck"
+            }
             Self::MoveHeld { .. } => "MoveHeld",
             Self::IdsAwaited { .. } => "NodeIdsAwaited",
             Self::IdsIgnored { .. } => IDS_IGNORED,
             Self::StorageInvalid { .. }
             | Self::StorageHeld { .. }
             | Self::VolumeStays { .. }
+            | Self::VolumesLeft { .. }
             | Self::GrowthRefused { .. }
             | Self::GrowthPending { .. }
             | Self::ClaimsKeep { .. }
@@ -980,6 +1006,7 @@ impl Notice {
                 | Self::RolesHeld { .. }
                 | Self::QuorumUnknown { .. }
                 | Self::VolumeStays { .. }
+                | Self::LeftBehind { .. }
         )
     }
 
@@ -1025,6 +1052,7 @@ impl Notice {
             | Self::StorageInvalid { pool, .. }
             | Self::StorageHeld { pool, .. }
             | Self::VolumeStays { pool, .. }
+            | Self::VolumesLeft { pool, .. }
             | Self::GrowthRefused { pool, .. }
             | Self::GrowthPending { pool, .. }
             | Self::ClaimsKeep { pool, .. } => Some(pool),

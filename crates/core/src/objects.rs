@@ -28,9 +28,9 @@ use crate::let_in::{self, LetIn};
 use crate::listeners::address::{self, Served};
 use crate::listeners::{ClientListener, Reach};
 use crate::names::{
-    ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DISK_ANNOTATION, FIRST_CLAIM_ANNOTATION,
-    LET_IN_ANNOTATION, POD_NAME_LABEL, POOL_LABEL, RESTORED_POD_ANNOTATION, SETTINGS_IN_KAFKA_ANNOTATION,
-    node_of_pod,
+    ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, DISK_ANNOTATION,
+    EMPTIED_ANNOTATION, FIRST_CLAIM_ANNOTATION, LET_IN_ANNOTATION, POD_NAME_LABEL, POOL_LABEL,
+    RESTORED_POD_ANNOTATION, SETTINGS_IN_KAFKA_ANNOTATION, node_of_pod,
 };
 use crate::podset::Rendered;
 use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
@@ -234,6 +234,10 @@ pub(crate) fn is_in(wanted: &ObjectMeta, seen: &Meta) -> bool {
     if ![ADDITIONS_ANNOTATION, RESTORED_POD_ANNOTATION, LET_IN_ANNOTATION].into_iter().all(is_marked_alike) {
         return false;
     }
+    // A claim that a pod gets again was empty once.
+    if claim_memory::emptied_in(seen).is_some() {
+        return false;
+    }
     let owned = wanted.owner_references.iter().flatten().all(|owner| seen.owners.contains(&owner.uid));
     owned && subset(&wanted.labels, &seen.labels) && subset(&wanted.annotations, &seen.annotations)
 }
@@ -254,6 +258,33 @@ fn claim_spec(claim: &ClaimView) -> PersistentVolumeClaimSpec {
         volume_mode: Some("Filesystem".to_owned()),
         ..PersistentVolumeClaimSpec::default()
     }
+}
+
+/// Claims that are to be kept by now and would still go with the `Kafka` resource, as they are without an owner: of those pools that
+/// nothing else is carried out for. To keep something is right whatever is wrong with the rest.
+pub(crate) fn released_claims(world: &World, is_carried_out: impl Fn(&str) -> bool) -> Vec<Object> {
+    let is_open = |claim: &ClaimView| {
+        let meta = &claim.meta;
+        let is_ours = meta.other_manager().is_none() && !meta.deleting;
+        let is_left_alone = meta.labels.get(POOL_LABEL).is_none_or(|pool| !is_carried_out(pool));
+        is_ours && is_left_alone && claim_memory::is_to_be_released(world, meta)
+    };
+    let claims = world.claims.values().filter(|claim| is_open(claim));
+    let released = claims.map(|claim| {
+        let mut annotations = claim.meta.annotations.clone();
+        annotations.insert(DELETE_CLAIM_ANNOTATION.to_owned(), "false".to_owned());
+        let metadata = ObjectMeta {
+            name: Some(claim.meta.name.clone()),
+            namespace: Some(world.key.namespace.clone()),
+            labels: Some(claim.meta.labels.clone()),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        };
+        let spec = Some(claim_spec(claim));
+        Object::Claim(PersistentVolumeClaim { metadata, spec, ..PersistentVolumeClaim::default() })
+    });
+    let released = released.filter(|claim| !strangers::is_hidden(world, claim));
+    released.map(|claim| claim.in_place_of_seen(world)).collect()
 }
 
 /// Fingerprint of those fields of a service that Karst sets. The API server fills in others.
@@ -633,7 +664,7 @@ impl Render<'_> {
         memories.into_iter().filter_map(|(key, memory)| Some((key, memory?))).collect()
     }
 
-    fn claim(&self, disk: &Disk, meta: ObjectMeta) -> Option<PersistentVolumeClaim> {
+    fn claim(&self, disk: &Disk, mut meta: ObjectMeta) -> Option<PersistentVolumeClaim> {
         let Medium::Claim { size, class, selector, .. } = &disk.medium else { return None };
         let wanted = ClaimView {
             requested: Some(size.clone()),
@@ -645,6 +676,10 @@ impl Render<'_> {
         // Of one that exists nothing can be changed, and growing it is a step of its own.
         let seen = meta.name.as_ref().and_then(|name| self.world.claims.get(name));
         let spec = claim_spec(seen.map_or(&wanted, AsRef::as_ref));
+        if seen.is_some_and(|seen| claim_memory::emptied_in(&seen.meta).is_some()) {
+            let annotations = meta.annotations.get_or_insert_default();
+            annotations.insert(EMPTIED_ANNOTATION.to_owned(), String::new());
+        }
         Some(PersistentVolumeClaim { metadata: meta, spec: Some(spec), ..PersistentVolumeClaim::default() })
     }
 }

@@ -22,7 +22,7 @@ use crate::names::{
     MIGRATION_ANNOTATION, PAUSE_ANNOTATION, POOL_FINALIZER, POOL_LABEL, RESTORE_ANNOTATION, is_true,
 };
 use crate::notice::Notice;
-use crate::objects::{Object, Render};
+use crate::objects::{self, Object, Render};
 use crate::origin::{self, Runs};
 use crate::problem::Problem;
 use crate::quorum::{CONTROLLER_PORT, Kind};
@@ -32,9 +32,9 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
 use crate::world::{Answer, Answers, PodSetView, PodView, QuorumView, Trouble, World};
 use crate::{
-    absences, anew, claims, completion, config, empty_disk, ending, ignored, let_in, limits, membership,
-    migration, own_certificates, pods, podset, rack, registration, removals, resolve, restoration, rewrites,
-    rolling, settings, strangers, terminating, upgrade,
+    absences, anew, claims, completion, config, empty_disk, ending, ignored, left_behind, let_in, limits,
+    membership, migration, own_certificates, pods, podset, rack, registration, removals, resolve,
+    restoration, rewrites, rolling, settings, strangers, terminating, upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -63,6 +63,10 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     }
     if is_paused(&world.kafka) {
         plan.notices.extend(certificates::ending_while_paused(world));
+        // Who pauses a cluster and then asks for its disks to be kept does not mean later.
+        if let Runs::Karst { without_others, .. } = origin::judge(world) {
+            keep_claims(&mut plan, without_others.as_deref().unwrap_or(world))?;
+        }
         return finish(plan, world, None, Progress::Paused);
     }
     // From here on, only what is the cluster's own counts.
@@ -142,6 +146,12 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         ask_quorum(&mut plan.questions, world);
     }
     ask_partitions(&mut plan.questions, world, partitions_of);
+    let left = match plan.facts.is_empty() && identity.cluster_id.is_some() {
+        true => left_behind::judge(world, &cluster, &pool_problems),
+        false => left_behind::Kept::default(),
+    };
+    ask_partitions(&mut plan.questions, world, left.partitions_of.clone());
+    plan.notices.extend(left.notices.iter().cloned());
     plan.questions.launchers = safety::late_brokers(world);
     plan.questions.launchers.extend(empty_disk::questions(world));
     plan.questions.ask_log_dirs(log_dirs_of, || world.serving_brokers());
@@ -225,14 +235,16 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         let (nodes, rendered) = render.nodes_to_write()?;
         plan.objects.extend(nodes.into_iter().map(|object| object.in_place_of_seen(world)));
         plan.rendered = Some(rendered);
+        plan.objects.extend(objects::released_claims(world, |pool| is_carried_out(&cluster, pool)));
         // Before the pods' descriptions are written nothing tells which brokers are still to restart.
         let are_described = !plan.objects.iter().any(|object| matches!(object, Object::PodSet(_)));
         reach_listeners(&mut plan, world, &cluster, are_described)?;
         grow_claims(&mut plan, world, &cluster);
         if identity.cluster_id.is_some() {
-            plan.removals = removals::of(world, &cluster, &pool_problems);
+            plan.removals = removals::of(world, &cluster, &pool_problems, &left);
             plan.removals.retain(|removal| are_described || !matches!(removal, Removal::Service(_)));
         }
+        plan.notices.extend(removals::volumes_left(world, &cluster, &pool_problems));
         plan.protections = removals::protections(world, &cluster, &pool_problems);
         plan.protections.extend(removals::released(world, Some(&cluster)));
     }
@@ -261,12 +273,13 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
             configure(&mut plan, world, settings);
         }
         plan.marks = rolling::marks(world, &cluster);
-        forget_what_may_be_lost(&mut plan, world, &due, &to_move);
+        forget_what_may_be_lost(&mut plan, world, &due, &to_move, &left);
         roll(&mut plan, world, next);
+        plan.emptied = rolling::emptied(world, &due, &plan.restarts);
         if racks.are_unknown || !plan.racked.is_empty() {
             keep_brokers(&mut plan, world);
         }
-        unregister_then_upgrade(&mut plan, world, &cluster, due.is_empty());
+        unregister_then_upgrade(&mut plan, world, &cluster, due.is_empty(), &left);
     }
     pause_after_failures(&mut plan, world);
     keep_members(&mut plan, world);
@@ -564,7 +577,13 @@ fn join_and_leave(plan: &mut Plan, world: &World, cluster: &Cluster, renewal: &R
 }
 
 /// Brokers that are gone are forgotten; when all of them are, the metadata version may move.
-fn unregister_then_upgrade(plan: &mut Plan, world: &World, cluster: &Cluster, all_restarted: bool) {
+fn unregister_then_upgrade(
+    plan: &mut Plan,
+    world: &World,
+    cluster: &Cluster,
+    all_restarted: bool,
+    left: &left_behind::Kept,
+) {
     let gone = registration::gone(world, cluster);
     let next = upgrade::metadata(world, cluster).filter(|_| plan.change().is_none() && all_restarted);
     match next {
@@ -572,7 +591,7 @@ fn unregister_then_upgrade(plan: &mut Plan, world: &World, cluster: &Cluster, al
         Some(change) => plan.notices.extend(upgrade::waits_for(world, &change, &gone)),
         None => plan.notices.extend(upgrade::waits_for_pods(world, cluster)),
     }
-    plan.deeds.extend(gone.into_iter().map(Deed::Unregister));
+    plan.deeds.extend(gone.difference(&left.brokers).copied().map(Deed::Unregister));
 }
 
 /// Asks nodes what they run with that were not asked since they started, or since something else is wanted.
@@ -624,8 +643,14 @@ fn pause_after_failures(plan: &mut Plan, world: &World) {
 
 /// What a person allowed once is not allowed for ever: when none of the pods that were named is to lose anything any more, the
 /// annotation goes.
-fn forget_what_may_be_lost(plan: &mut Plan, world: &World, due: &[Due<'_>], to_move: &BTreeSet<String>) {
-    let is_due = |pod: &str| due.iter().any(|due| due.pod.meta.name == pod && due.disks == Disks::Go);
+fn forget_what_may_be_lost(
+    plan: &mut Plan,
+    world: &World,
+    due: &[Due<'_>],
+    to_move: &BTreeSet<String>,
+    left: &left_behind::Kept,
+) {
+    let is_due = |pod: &str| due.iter().any(|due| due.pod.meta.name == pod && due.data() == Disks::Go);
     let is_on_its_way = |pod: &str| world.pods.get(pod).is_some_and(|pod| pod.meta.deleting);
     let is_listed = |pod: &str| world.pod_sets.values().any(|set| set.pods.contains_key(pod));
     let is_static = |pod: &str| let_in::is_static(world, Kind::of(world), pod);
@@ -634,6 +659,7 @@ fn forget_what_may_be_lost(plan: &mut Plan, world: &World, due: &[Due<'_>], to_m
             || is_on_its_way(pod)
             || (world.pods.contains_key(pod) && !is_listed(pod))
             || to_move.contains(pod)
+            || left.pods.contains(pod)
             || (is_listed(pod) && is_static(pod) && safety::may_start_anew(world, pod))
     };
     let annotated = world.kafka.metadata.annotations.as_ref();
@@ -705,6 +731,16 @@ fn report_pools(
     Ok(())
 }
 
+fn is_carried_out(cluster: &Cluster, pool: &str) -> bool {
+    cluster.pools.iter().any(|one| one.name == pool)
+}
+
+/// Whatever holds the rest: claims that are to be kept do not go with the `Kafka` resource. The other way round waits.
+fn keep_claims(plan: &mut Plan, world: &World) -> Result<(), serde_json::Error> {
+    plan.objects.extend(objects::released_claims(world, |_| false));
+    rewrites::settle(plan, world).map(drop)
+}
+
 /// Nothing is carried out. Certificates end all the same, so whose certificate ends soon restarts as it is.
 fn hold(
     mut plan: Plan,
@@ -718,6 +754,7 @@ fn hold(
             return Ok(plan);
         }
     }
+    keep_claims(&mut plan, world)?;
     // Among what cannot be read may be what such a pool still has.
     if world.unreadable.is_none() {
         plan.protections = removals::released(world, None);

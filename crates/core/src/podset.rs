@@ -125,10 +125,10 @@ fn is_as(set: &PodSetView, rendered: Option<&Digest>) -> bool {
 }
 
 /// The pod sets for which something may be done from now on: they are seen to be what was rendered just now, and that was not known
-/// before. They were looked at in vain, and nobody else tells them.
+/// before. They were looked at in vain, at least for what they no longer list, and nobody else tells them.
 pub fn admitted<'a>(world: &'a World, rendered: &'a Rendered) -> impl Iterator<Item = &'a String> {
     let is_new = |name: &String, set: &PodSetView| {
-        !is_rendered(set, world.rendered.get(name)) && is_as(set, rendered.get(name))
+        !is_as(set, world.rendered.get(name)) && is_as(set, rendered.get(name))
     };
     world.pod_sets.iter().filter(move |(name, set)| is_new(name, set)).map(|(name, _)| name)
 }
@@ -171,7 +171,13 @@ pub fn plan(
     rendered: Option<&Digest>,
 ) -> PodSetPlan {
     if is_rendered(set, rendered) {
-        return compare(set, pods, going);
+        let mut plan = compare(set, pods, going);
+        // What is not listed was free to go when that was written, and by whom. This process has to have judged it too: the one
+        // that wrote it may be long dead, and Kafka may have given the node partitions since.
+        if !is_as(set, rendered) {
+            plan.actions.retain(|action| !matches!(action, PodAction::Remove { .. }));
+        }
+        return plan;
     }
     let PodSetPlan { status, .. } = compare(set, pods, going);
     let status = api::StrimziPodSetStatus { observed_generation: observed(set), ..status };
@@ -244,7 +250,7 @@ mod tests {
     use crate::world::Meta;
 
     fn plan(set: &PodSetView, pods: &[Arc<PodView>]) -> PodSetPlan {
-        super::plan(set, pods, &[], None)
+        super::plan(set, pods, &[], set.digest.as_ref().filter(|_| set.generation == 4))
     }
 
     fn reported(generation: i64) -> Option<api::StrimziPodSetStatus> {
@@ -409,5 +415,11 @@ mod tests {
         let pods = [Arc::new(foreign), pod("a-9", "Running")];
         let remove = PodAction::Remove { name: "a-9".into(), uid: "uid-a-9".into() };
         assert_eq!(plan(&set(&[]), &pods).actions, [remove]);
+        // A process that did not judge it itself makes and keeps pods, and removes none.
+        let set = set(&["a-0"]);
+        for rendered in [None, Some(digest("of before"))] {
+            let actions = super::plan(&set, &pods, &[], rendered.as_ref()).actions;
+            assert_eq!(actions, [PodAction::Create { name: "a-0".into(), pod: Arc::from("{}") }]);
+        }
     }
 }

@@ -216,9 +216,16 @@ pub(crate) struct Due<'a> {
     is_broker: bool,
     /// Does it run the controller role, as far as anybody can tell?
     votes: bool,
+    /// Is a volume to go of which it cannot say what is there?
+    pub(crate) hides_a_volume: bool,
 }
 
 impl Due<'_> {
+    /// What becomes of its records. Those on a volume that its successor does not have are as good as lost.
+    pub(crate) fn data(&self) -> Disks {
+        if self.hides_a_volume { Disks::Go } else { self.disks }
+    }
+
     /// Does it not run, and wait for claims that wait for it?
     fn cannot_start(&self) -> bool {
         self.causes.iter().any(|cause| matches!(cause, Cause::ClaimsGo(_)))
@@ -239,9 +246,35 @@ impl Due<'_> {
 
     /// Could it lose a directory by this? A broker that serves can say what is in it.
     fn may_lose_a_volume(&self) -> bool {
-        let changes = |cause: &Cause| matches!(cause, Cause::Changed(parts) if parts.contains(&VOLUMES));
-        self.is_broker && self.pod.serves_kafka() && self.causes.iter().any(changes)
+        self.is_broker && self.pod.serves_kafka() && change_volumes(&self.causes)
     }
+}
+
+fn change_volumes(causes: &[Cause]) -> bool {
+    causes.iter().any(|cause| matches!(cause, Cause::Changed(parts) if parts.contains(&VOLUMES)))
+}
+
+/// Claims that are seen empty right before these restarts, by the pods that have them: those of volumes that go. Of a broker that
+/// serves that was asked before it was chosen, and what is no broker has no records. Of others nobody knows, unless a person does.
+pub(crate) fn emptied(
+    world: &World,
+    due: &[Due<'_>],
+    restarts: &[Restart],
+) -> BTreeMap<String, Vec<(String, String)>> {
+    let restarting = |due: &&Due<'_>| restarts.iter().any(|restart| restart.uid == due.pod.meta.uid);
+    let is_known = |due: &&Due<'_>| {
+        let is_empty = !due.is_broker || due.may_lose_a_volume();
+        is_empty
+            || storage_change::skips_check(world)
+            || safety::is_allowed_to_lose(world, &due.pod.meta.name)
+    };
+    let known = due.iter().filter(restarting).filter(|due| change_volumes(&due.causes)).filter(is_known);
+    let claims = known.map(|due| {
+        let going = storage_change::claims_of_removed_volumes(world, due.node, due.pod);
+        let claims = going.map(|claim| (claim.meta.name.clone(), claim.meta.uid.clone()));
+        (due.pod.meta.uid.clone(), claims.collect())
+    });
+    claims.collect()
 }
 
 /// The pods that are to restart, in the order of their nodes.
@@ -315,7 +348,9 @@ fn due_pod<'a>(
     let asks = |has: fn(Roles) -> bool| has(node.pool.roles) || wanted.is_some_and(has);
     let is_broker = is_registered || is_told.runs(BROKER_ROLE_LABEL, asks(Roles::has_broker));
     let votes = has_vote || is_told.runs(CONTROLLER_ROLE_LABEL, asks(Roles::has_controller));
-    Some(Due { node, pod, causes, disks, is_broker, votes })
+    let is_silent = is_broker && !pod.serves_kafka() && change_volumes(&causes);
+    let hides_a_volume = is_silent && storage_change::may_hide_records(world, node, pod);
+    Some(Due { node, pod, causes, disks, is_broker, votes, hides_a_volume })
 }
 
 /// What the labels of a pod say of its roles. Whoever may change a pod may change its labels, by mistake too.
@@ -393,7 +428,7 @@ pub(crate) fn next(world: &World, cluster: &Cluster, due: &[Due<'_>], held: &BTr
     let inside = Inside::of(world);
     let is_of_no_use = |pod: &PodView| pod.stuck.is_some() || certificates::is_of_no_use(world, &inside, pod);
     let (broken, due): (Vec<_>, Vec<_>) =
-        due.into_iter().partition(|due| is_of_no_use(due.pod) && due.disks == Disks::Stay);
+        due.into_iter().partition(|due| is_of_no_use(due.pod) && due.data() == Disks::Stay);
     if !broken.is_empty() {
         let restarts = broken.into_iter().map(|due| restart(world, due, None)).collect();
         return Roll { restarts, ..Roll::default() };
@@ -606,7 +641,7 @@ impl Choice<'_> {
                 continue;
             }
             let pod = || due.pod.meta.name.clone();
-            stop.insert(due.node.id, due.disks);
+            stop.insert(due.node.id, due.data());
             let held = self.held(due, partitions, &judge, &stop);
             if held.is_some() {
                 stop.remove(&due.node.id);
@@ -649,7 +684,7 @@ impl Choice<'_> {
         let annotations = self.world.kafka.metadata.annotations.as_ref();
         let allowed = annotations.and_then(|all| all.get(RESTARTS_AT_ONCE_ANNOTATION));
         let allowed = allowed.and_then(|count| count.parse().ok()).unwrap_or(1);
-        if due.is_controller() || due.disks == Disks::Go { 1 } else { allowed.max(1) }
+        if due.is_controller() || due.data() == Disks::Go { 1 } else { allowed.max(1) }
     }
 
     /// Was it some time ago that a pod came back from a restart? One that is older comes and goes by itself, and is no reason to be
@@ -713,7 +748,8 @@ impl Choice<'_> {
         judge: &Judge<'_>,
         stop: &Stop,
     ) -> Option<Held> {
-        let is_allowed = due.disks == Disks::Go && safety::is_allowed_to_lose(self.world, &due.pod.meta.name);
+        let is_allowed =
+            due.data() == Disks::Go && safety::is_allowed_to_lose(self.world, &due.pod.meta.name);
         let broker = due.is_broker.then(|| self.held_by_partitions(due, partitions, judge, stop)).flatten();
         let lost = || due.may_lose_a_volume().then(|| storage_change::lost_by_restart(self.world, due.node));
         broker
@@ -740,7 +776,12 @@ impl Choice<'_> {
         let is_given_up = safety::is_given_up(self.world, due.pod);
         let waits_for_a_person =
             obstacle.needs_a_person() || (is_given_up && obstacle.needs_a_person_in_the_end());
-        let why = obstacle.to_string();
+        let why = match due.hides_a_volume {
+            true => format!(
+                "a volume of it is to go, and it does not serve, so nobody sees what is there ({obstacle}); list the volume again to restart it with all it has"
+            ),
+            false => obstacle.to_string(),
+        };
         Some(if waits_for_a_person { Held::ForAPerson(why) } else { Held::Until(why) })
     }
 

@@ -399,7 +399,8 @@ impl Passes {
         let admission = self.slots.admit(world, &plan.restarts, plan.progress.as_ref());
         self.wake(admission.woken);
         for restart in &admission.admitted {
-            failures.extend(self.restart(world, restart).await.err());
+            let empty = plan.emptied.get(&restart.uid).map_or(&[][..], Vec::as_slice);
+            failures.extend(self.restart(world, restart, empty).await.err());
         }
         let look_again = plan.look_again.into_iter().chain(admission.look_again).min();
         self.checked.remember(key, std::mem::take(&mut plan.checked_settings));
@@ -520,8 +521,17 @@ impl Passes {
         Ok(Grown::Asked)
     }
 
-    async fn restart(&self, world: &World, restart: &Restart) -> Result<(), Failure> {
+    /// Replaces a pod. `empty` are claims that its successor does not have, and that were just seen to hold nothing.
+    async fn restart(
+        &self,
+        world: &World,
+        restart: &Restart,
+        empty: &[(String, String)],
+    ) -> Result<(), Failure> {
         self.hands.restart(world, restart).await?;
+        for (claim, uid) in empty {
+            self.hands.note_empty(&world.key, claim, uid, &restart.uid).await?;
+        }
         self.events.restarted(&world.key, &world.kafka.object_ref(&()), restart).await;
         Ok(())
     }

@@ -299,6 +299,16 @@ async fn a_disk_goes_only_if_the_user_still_wants_what_was_seen() {
     }
 }
 
+#[tokio::test]
+async fn a_claim_is_told_which_pod_had_nothing_on_it() {
+    let mut there = meta(&json!({}));
+    there["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    let server = Server::with(&claim_path(), there);
+    server.hands().note_empty(&world().key, CLAIM, "uid-there", "uid-of-pod").await.unwrap();
+    let expected = json!({"uid": "uid-there", "annotations": {"karst.io/empty-in-pod": "uid-of-pod"}});
+    assert_eq!(server.last_written()["metadata"], expected, "that very claim, and nothing else of it");
+}
+
 const POD: &str = "c-kafka-0";
 
 fn pod_path() -> String {

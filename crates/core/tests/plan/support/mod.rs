@@ -16,7 +16,8 @@ use karst_core::dynamic::{self, RunningSetting, SettingChange, Source};
 use karst_core::ids::{DirectoryId, Entropy, NodeId};
 use karst_core::membership::{Change, Voter};
 use karst_core::names::{
-    ClusterKey, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, RACK_ANNOTATION, STARTED_WITH_ANNOTATION, node_of_pod,
+    ClusterKey, EMPTIED_ANNOTATION, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, RACK_ANNOTATION,
+    STARTED_WITH_ANNOTATION, node_of_pod,
 };
 use karst_core::objects::{Object, service_digest};
 use karst_core::plan::{Deed, Fact, Plan, Protection, Questions, Removal, plan};
@@ -240,6 +241,10 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
     }
     for restart in &plan.restarts {
         world.pods.remove(&restart.pod);
+        for (claim, _) in plan.emptied.get(&restart.uid).into_iter().flatten() {
+            let claim = Arc::make_mut(world.claims.get_mut(claim).expect("a claim"));
+            claim.meta.annotations.insert(EMPTIED_ANNOTATION.into(), restart.uid.clone());
+        }
         for (claim, _) in &restart.claims {
             world.claims.remove(claim);
         }
