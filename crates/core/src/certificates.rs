@@ -9,9 +9,11 @@ mod clock;
 mod inside;
 mod issue;
 mod keys;
+mod operator;
 mod pods;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,9 +28,10 @@ use karst_certs::{
 pub(crate) use self::inside::Inside;
 use self::issue::Layout;
 pub use self::issue::{Issue, Ownership, secret_object};
-pub use self::pods::Stale;
+pub use self::operator::{files_of, stand_in};
+pub use self::pods::{Secrets, Stale, started_now};
 pub(crate) use self::pods::{
-    annotations, ends_soon, is_of_no_use, lacks_certificate, stale, waits_for_others,
+    annotations, cannot_wait, ending_while_paused, is_of_no_use, lacks_certificate, stale, waits_for_others,
 };
 use crate::cluster::{Cluster, Node};
 use crate::limits;
@@ -39,7 +42,7 @@ use crate::names::{
     trust_secret,
 };
 use crate::notice::Notice;
-use crate::world::{OperatorIdentity, SecretContent, SecretView, World};
+use crate::world::{Files, Reference, SecretContent, SecretView, World};
 
 const KINDS: [Kind; 2] = [Kind::Cluster, Kind::Clients];
 /// After how long every broker has loaded what it is to trust. A kubelet takes up to two minutes to put new files in place.
@@ -139,6 +142,12 @@ pub(crate) fn next(world: &World, bearers: &[Bearer]) -> Certificates {
         }
     }
     found.notices.extend(lost(world, &inside));
+    let own = operator_secret(&world.key.name);
+    let is_made = |issue: &Issue| matches!(issue, Issue::Leaf { secret, .. } if *secret == own);
+    if !found.issues.iter().any(is_made) {
+        found.notices.extend(operator::notice(world, &inside));
+    }
+    found.notices.extend(pods::unrenewed(world));
     found.issues.extend(trust_bundle(world, &trusted));
     found
 }
@@ -471,17 +480,46 @@ pub fn ends<'a>(
     ends
 }
 
-/// How the operator talks to the nodes: whom it trusts, in PEM, and who it says it is.
-pub fn operator_side(world: &World) -> Option<(String, &OperatorIdentity)> {
-    let SecretContent::Operator(Some(identity)) =
-        &world.secrets.get(&operator_secret(&world.key.name))?.content
-    else {
-        return None;
-    };
+/// How the operator talks to the nodes.
+pub struct OperatorSide<'a> {
+    /// Whom it trusts, in PEM.
+    pub trust: String,
+    /// Who it says it is: the certificate and those that lead to its authority, in PEM.
+    pub chain: &'a [u8],
+    /// The key of that, in PEM.
+    pub key: &'a [u8],
+}
+
+impl fmt::Debug for OperatorSide<'_> {
+    /// Without the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OperatorSide").field("trust", &self.trust).finish_non_exhaustive()
+    }
+}
+
+/// How the operator talks to the nodes, if there is anything that it could show them.
+pub fn operator_side(world: &World) -> Option<OperatorSide<'_>> {
+    let (chain, key) = shown_by_stand_in(world).or_else(|| own_identity(world))?;
     // What nodes are given holds all that one of them may show, also while the Secrets of the authority are edited.
     let given = world.secrets.get(&trust_secret(&world.key.name)).and_then(|given| given.trust());
     let given = given.and_then(|files| String::from_utf8(files.get(CLUSTER_TRUST)?.clone()).ok());
     let read = || authority(world, Kind::Cluster, &Inside::of(world)).ok();
     let trust = given.or_else(|| Some(trust::bundle(read()?.given_to_nodes(world.now))))?;
-    Some((trust, identity))
+    Some(OperatorSide { trust, chain, key })
+}
+
+fn own_identity(world: &World) -> Option<(&[u8], &[u8])> {
+    match &world.secrets.get(&operator_secret(&world.key.name))?.content {
+        SecretContent::Operator(Some(identity)) => Some((&identity.chain, &identity.key)),
+        _ => None,
+    }
+}
+
+/// What the node shows in whose place the operator stands, once its Secret was read.
+fn shown_by_stand_in(world: &World) -> Option<(&[u8], &[u8])> {
+    let node = stand_in(world)?;
+    let Reference::Found(files) = world.referenced.get(&node)? else { return None };
+    let Files(files) = &**files;
+    let [certificate, key] = files_of(&node);
+    Some((files.get(&certificate)?, files.get(&key)?))
 }

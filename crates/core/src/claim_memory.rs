@@ -10,7 +10,8 @@ use karst_api as api;
 
 use crate::ids::NodeId;
 use crate::names::{
-    self, DELETE_CLAIM_ANNOTATION, POD_NAME_LABEL, POOL_LABEL, STORAGE_ANNOTATION, VIRTUAL_POOL,
+    self, DELETE_CLAIM_ANNOTATION, EMPTIED_ANNOTATION, POD_NAME_LABEL, POOL_LABEL, STORAGE_ANNOTATION,
+    VIRTUAL_POOL,
 };
 use crate::pools;
 use crate::quantity::Quantity;
@@ -31,6 +32,18 @@ fn is_marked_disposable(claim: &Meta) -> bool {
 /// Is it still to be written on the claim that the user wants to keep it? Until then it would go with the `Kafka` resource.
 pub(crate) fn is_to_be_released(world: &World, claim: &Meta) -> bool {
     is_marked_disposable(claim) && said(world, claim) == Some(false)
+}
+
+/// Was the claim made for a volume of this pod? By its label and by its name.
+pub(crate) fn is_volume_of(claim: &Meta, pod: &str) -> bool {
+    let is_its = claim.labels.get(POD_NAME_LABEL).is_some_and(|label| label == pod);
+    is_its && matches!(volume_of(&claim.name, pod), Some(Some(_)))
+}
+
+/// The pod that had the claim last, and was seen to have nothing on it. It is written when that pod was told to stop, and taken off
+/// before another one gets the claim.
+pub(crate) fn emptied_in(claim: &Meta) -> Option<&String> {
+    claim.annotations.get(EMPTIED_ANNOTATION).filter(|pod| !pod.is_empty())
 }
 
 /// The disk of such a claim.

@@ -203,7 +203,8 @@ impl Cluster {
     pub fn static_voters(&self) -> String {
         let known = self.controllers().into_iter().map(|node| (node.id, self.host(node)));
         let kept = self.kept_controllers().map(|kept| (kept.id, self.key.pod_host(&kept.pod, &self.domain)));
-        let voters: BTreeMap<_, _> = known.chain(kept).collect();
+        // Of two that claim the same id the last one counts: a node of a pool that was read is the real one.
+        let voters: BTreeMap<_, _> = kept.chain(known).collect();
         let voters = voters.iter().map(|(id, host)| format!("{id}@{host}:{CONTROLLER_PORT}"));
         voters.collect::<Vec<_>>().join(",")
     }

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use crate::cluster::{Cluster, Node};
 use crate::ids::NodeId;
+use crate::let_in::LetIn;
 use crate::names::{EMPTY_VOTER_ANNOTATION, FIRST_CLAIM_ANNOTATION, node_of_pod};
 use crate::notice::Notice;
-use crate::quorum::StorageFormat;
+use crate::quorum::{InitialControllers, StorageFormat};
 use crate::restoration::{config_map, pod};
 use crate::world::{Answer, ClaimView, PodView, World};
 
@@ -42,9 +43,9 @@ impl EmptyDisk {
         }
     }
 
-    /// Of a node that is to form the quorum.
-    pub(crate) fn of(world: &World, cluster: &Cluster, node: Node<'_>) -> Self {
-        if allowed(world).any(|pod| pod == cluster.pod_name(node)) {
+    /// Of a node that is to form the quorum with these.
+    pub(crate) fn of(world: &World, cluster: &Cluster, initial: &InitialControllers, node: Node<'_>) -> Self {
+        if LetIn::of_first(world, cluster, initial).has(&cluster.pod_name(node)) {
             return Self::Allowed;
         }
         let is_first = match (first_claim(world, node.id), claim_name(cluster, node)) {
@@ -86,7 +87,7 @@ fn claim_name(cluster: &Cluster, node: Node<'_>) -> Option<String> {
 }
 
 /// The pods whose nodes a person lets vote on empty disks.
-fn allowed(world: &World) -> impl Iterator<Item = &str> {
+pub(crate) fn allowed(world: &World) -> impl Iterator<Item = &str> {
     let annotations = world.kafka.metadata.annotations.as_ref();
     let named = annotations.and_then(|all| all.get(EMPTY_VOTER_ANNOTATION)).map_or("", String::as_str);
     named.split([',', ' ']).map(str::trim).filter(|name| !name.is_empty())
@@ -145,8 +146,6 @@ pub(crate) fn notice(world: &World) -> Option<Notice> {
     };
     let pods: BTreeSet<&str> =
         late(world).filter(|(node, _, _)| awaits(node)).map(|(_, name, _)| name).collect();
-    if pods.is_empty() {
-        return None;
-    }
-    Some(Notice::EmptyDiskHeld { pods: pods.into_iter().collect::<Vec<_>>().join(", ") })
+    let first = (*pods.first()?).to_owned();
+    Some(Notice::EmptyDiskHeld { pods: pods.into_iter().collect::<Vec<_>>().join(", "), first })
 }

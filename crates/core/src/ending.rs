@@ -1,5 +1,6 @@
-//! Restarts of pods whose certificates end soon, though their resources cannot be carried out: a spec or a pool that is not valid
-//! holds every change, and must not hold this.
+//! Restarts of pods for the sake of certificates, though their resources cannot be carried out: a spec or a pool that is not valid
+//! holds every change, and must not hold this. A certificate that ends soon takes the node with it; a pod that does not trust the next
+//! key of the authority, or shows the last one's, keeps all others from their renewals until everything ends together.
 //!
 //! Of these nodes nothing is known but what runs. Their pod sets make their pods again as they were. One restarts at a time, and
 //! only when nobody misses it; nothing is done for any other reason.
@@ -8,7 +9,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::certificates::{self, Stale};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::certificates::{self, Inside, Stale};
 use crate::cluster::Cluster;
 use crate::health;
 use crate::ids::NodeId;
@@ -21,7 +24,12 @@ use crate::world::{Answer, ClaimView, PodView, World};
 /// How soon to look again at what keeps a pod from its restart: Kafka does not tell.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// A pod whose certificate ends soon.
+/// For so long after a pod came back it is no news that others wait: replicas need a moment to catch up.
+const CALM: Duration = Duration::from_secs(20);
+/// For so long a pod that was made anew counts as one that was just restarted.
+const RESTARTED: Duration = Duration::from_secs(300);
+
+/// A pod that has to restart for the sake of its certificates.
 struct Ending<'a> {
     node: NodeId,
     pod: &'a PodView,
@@ -33,15 +41,18 @@ struct Ending<'a> {
 pub(crate) fn next(world: &World, cluster: Option<&Cluster>) -> Roll {
     let carried_out: BTreeSet<String> =
         cluster.iter().flat_map(|cluster| cluster.nodes().map(|node| cluster.pod_name(node))).collect();
+    let others: Vec<_> = world.pods.values().filter(|pod| !carried_out.contains(&pod.meta.name)).collect();
+    if others.is_empty() {
+        return Roll::default();
+    }
     let claims = world.claims_by_pod();
-    let mut ending: Vec<_> = world
-        .pods
-        .values()
-        .filter(|pod| !carried_out.contains(&pod.meta.name))
+    let inside = Inside::of(world);
+    let mut ending: Vec<_> = others
+        .into_iter()
         .filter_map(|pod| {
             let claims = claims.get(pod.meta.name.as_str()).map_or(&[][..], Vec::as_slice);
             let node = node_of_pod(&pod.meta.name).filter(|_| keeps_its_disks(world, pod, claims))?;
-            Some(Ending { node, pod, claims, stale: certificates::ends_soon(world, pod)? })
+            Some(Ending { node, pod, claims, stale: certificates::cannot_wait(world, &inside, pod)? })
         })
         .collect();
     if ending.is_empty() {
@@ -60,17 +71,31 @@ pub(crate) fn next(world: &World, cluster: Option<&Cluster>) -> Roll {
         return roll;
     }
     let leader = world.answers.quorum.known().map(|quorum| quorum.leader);
-    ending.sort_by_key(|one| (one.pod.ready, leader == Some(one.node), one.node));
+    let is_urgent = |one: &Ending<'_>| matches!(one.stale, Stale::EndsSoon(_));
+    ending.sort_by_key(|one| (one.pod.ready, !is_urgent(one), leader == Some(one.node), one.node));
     let judge = Judge::new(world, &partitions);
+    let is_calm = !world.pods.values().any(|pod| has_just_come(world, pod));
     let mut roll = Roll { look_again: Some(LOOK_AGAIN), ..Roll::default() };
     for one in &ending {
         let Some(why) = held_by_voters(world, one).or_else(|| held_by_partitions(world, &judge, one)) else {
             return Roll { restarts: vec![restart(one)], ..Roll::default() };
         };
-        let what = format!("pod {} has to restart and cannot yet: {}; {why}", one.pod.meta.name, one.stale);
-        roll.notices.push(Notice::CertificateEnds { secret: one.pod.meta.name.clone(), what });
+        let pod = one.pod.meta.name.clone();
+        if is_urgent(one) {
+            let what = format!("pod {pod} has to restart and cannot yet: {}; {why}", one.stale);
+            roll.notices.push(Notice::CertificateEnds { secret: pod, what });
+        } else if is_calm {
+            let why = format!("{}, and no certificate is renewed before all do; {why}", one.stale);
+            roll.notices.push(Notice::RestartHeld { pod, why });
+        }
     }
     roll
+}
+
+/// Is it back from a restart since a moment ago?
+fn has_just_come(world: &World, pod: &PodView) -> bool {
+    let is_within = |time: Option<Timestamp>, limit| time.is_some_and(|time| world.time_since(time) < limit);
+    is_within(pod.meta.created, RESTARTED) && is_within(pod.since, CALM)
 }
 
 /// Is the pod made again on the disks that it has?
@@ -113,6 +138,8 @@ fn restart(one: &Ending<'_>) -> Restart {
         causes: vec![Cause::Certificates(one.stale.clone())],
         claims: Vec::new(),
         keeps: keeps.collect(),
+        loses_disk: false,
         exposed: None,
+        leaderless: None,
     }
 }

@@ -66,8 +66,13 @@ pub(crate) fn majority(voters: usize) -> usize {
 
 /// The first few, and how many more there are.
 pub(crate) fn some_of(things: &[impl ToString]) -> String {
+    some_of_more(things, 0)
+}
+
+/// The same of things that are not all here.
+pub(crate) fn some_of_more(things: &[impl ToString], elsewhere: usize) -> String {
     let named: Vec<_> = things.iter().take(NAMED).map(ToString::to_string).collect();
-    match things.len().saturating_sub(NAMED) {
+    match things.len().saturating_sub(NAMED).saturating_add(elsewhere) {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
     }

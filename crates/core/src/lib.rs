@@ -4,6 +4,7 @@
 //! (what to do, and why). This crate does no I/O, reads no clock and rolls no dice, so every decision can be
 //! tested, replayed, simulated and explained.
 
+pub mod absences;
 pub(crate) mod anew;
 pub mod authorization;
 pub mod certificates;
@@ -26,6 +27,8 @@ pub mod ids;
 mod ignored;
 pub mod internal_error;
 mod jvm;
+mod left_behind;
+mod let_in;
 mod limits;
 pub mod listeners;
 mod logging;

@@ -87,8 +87,8 @@ impl Authentication {
     }
 }
 
-/// How clients reach the brokers of a listener.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How clients reach the brokers of a listener. Each leads to all that the ones before it lead to, and farther.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     /// By the names of the pods.
     Internal,

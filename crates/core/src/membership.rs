@@ -11,13 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use crate::certificates;
 use crate::cluster::Cluster;
 use crate::health;
 use crate::ids::{DirectoryId, NodeId};
 use crate::names;
 use crate::notice::Notice;
 use crate::reach;
-use crate::world::{QuorumView, Replica, World};
+use crate::world::{PodView, QuorumView, Replica, World};
 
 /// How soon to look again while the quorum changes.
 const LOOK_AGAIN: Duration = Duration::from_millis(300);
@@ -145,7 +146,10 @@ pub fn next(world: &World, cluster: &Cluster, quorum: &QuorumView, renewal: &Ren
     let wanted: BTreeMap<NodeId, String> =
         cluster.voters().map(|node| (node.id, cluster.host(node))).collect();
     let limit = health::fetch_timeout(world);
-    Comparison { world, quorum, limit, wanted, held: held(world, cluster), renewal }.decide()
+    let waits =
+        cluster.voters().filter(|node| certificates::lacks_certificate(world, &cluster.pod_name(*node)));
+    let uncertified = waits.map(|node| node.id).collect();
+    Comparison { world, quorum, limit, wanted, uncertified, held: held(world, cluster), renewal }.decide()
 }
 
 /// Nodes of pools that are not there to be read, or not valid: what they do is left alone.
@@ -155,11 +159,26 @@ pub(crate) fn held(world: &World, cluster: &Cluster) -> BTreeSet<NodeId> {
     others.flat_map(|(_, set)| set.pods.keys().filter_map(|pod| names::node_of_pod(pod))).collect()
 }
 
+/// How many healthy voters must be left when one gives up its vote for the sake of its disk, while others who are wanted do not vote.
+pub(crate) fn fewest_beside(world: &World, cluster: &Cluster, quorum: &QuorumView) -> usize {
+    fewest(cluster.voters().count(), &held(world, cluster), quorum)
+}
+
+fn fewest(wanted: usize, held: &BTreeSet<NodeId>, quorum: &QuorumView) -> usize {
+    let is_held = |voter: &&Replica| held.contains(&voter.node);
+    match wanted + quorum.voters.iter().filter(is_held).count() {
+        0 => ENOUGH,
+        stay => ENOUGH.min(stay),
+    }
+}
+
 struct Comparison<'a> {
     world: &'a World,
     quorum: &'a QuorumView,
     limit: Duration,
     wanted: BTreeMap<NodeId, String>,
+    /// Of these, those that cannot start before others have restarted to trust who signs their certificates.
+    uncertified: BTreeSet<NodeId>,
     held: BTreeSet<NodeId>,
     renewal: &'a Renewal,
 }
@@ -210,9 +229,15 @@ impl Comparison<'_> {
         if all_joined {
             changes.extend(self.leaves(&unwanted.others, others, notices));
         }
-        if changes.is_empty() {
-            // That is a change of one disk, and not of how many vote.
-            changes = self.leaves(&self.renewed(), Guard::MAJORITY, notices);
+        if changes.iter().all(|change| self.is_refused_join(change)) {
+            let renewed = self.leaves(&self.renewed(), self.guard_of_renewal(), notices);
+            // One that Kafka does not make either takes turns with the others.
+            let is_new = renewed.iter().all(|change| self.world.trouble_with(change).is_none());
+            if is_new && !renewed.is_empty() {
+                changes = renewed;
+            } else {
+                changes.extend(renewed);
+            }
         }
         membership.look_again = (!changes.is_empty() || !unwanted.is_empty()).then_some(LOOK_AGAIN);
         if let Some(change) = self.choose(&changes) {
@@ -243,11 +268,7 @@ impl Comparison<'_> {
     /// How many healthy voters must be left when one leaves that may come back. Those of pools that cannot be read go on voting. When
     /// nobody at all is to vote, somebody made a mistake.
     fn fewest(&self) -> usize {
-        let is_held = |voter: &&Replica| self.held.contains(&voter.node);
-        match self.wanted.len() + self.quorum.voters.iter().filter(is_held).count() {
-            0 => ENOUGH,
-            stay => ENOUGH.min(stay),
-        }
+        fewest(self.wanted.len(), &self.held, self.quorum)
     }
 
     /// Does its vote count? A pod can be unready for a moment while its vote is as good as ever: such a voter is not to go
@@ -290,10 +311,29 @@ impl Comparison<'_> {
         joins.collect()
     }
 
-    /// The voter that gives up its vote for the sake of its pod, if all who are wanted vote, and nobody else is to leave.
+    /// Is it about a node that Kafka has refused a vote again and again? Nothing waits for it.
+    fn is_refused_join(&self, change: &Change) -> bool {
+        matches!(change, Change::Join { voter, .. } if self.world.is_refused_a_vote(voter.node))
+    }
+
+    /// That is a change of one disk, and not of how many vote: who leaves joins again. Where Kafka refuses somebody a vote, they are fewer
+    /// already.
+    fn guard_of_renewal(&self) -> Guard {
+        let is_complete = self.awaited().all(|node| self.quorum.has_voter(node));
+        if is_complete { Guard::MAJORITY } else { Guard { fewest: self.fewest(), keeps_known: false } }
+    }
+
+    /// The controllers that are wanted, without those that wait for others themselves.
+    fn awaited(&self) -> impl Iterator<Item = NodeId> {
+        self.wanted.keys().copied().filter(|node| !self.uncertified.contains(node))
+    }
+
+    /// The voter that gives up its vote for the sake of its pod, if all who are wanted vote, and nobody else is to leave. Who is refused
+    /// a vote again and again is not waited for.
     fn renewed(&self) -> Vec<(&Replica, Leaving)> {
         let is_it = |voter: &&Replica| self.renewal.leaves == Some(voter.node);
-        let is_complete = self.wanted.keys().all(|node| self.quorum.has_voter(*node));
+        let has_its_place = |node: NodeId| self.quorum.has_voter(node) || self.world.is_refused_a_vote(node);
+        let is_complete = self.awaited().all(has_its_place);
         let renewed = self.quorum.voters.iter().filter(|_| is_complete).filter(is_it);
         renewed.map(|voter| (voter, Leaving::DiskGoes)).collect()
     }
@@ -321,6 +361,14 @@ impl Comparison<'_> {
     /// Has it been away for long? Of one that was never heard of in this term, nobody knows for how long it was away before.
     fn is_dead(&self, voter: &Replica) -> bool {
         voter.behind.unwrap_or(self.quorum.stable_for) >= DEAD && !voter.is_caught_up(self.limit)
+    }
+
+    /// Has it had a minute to catch up, under this leader and in this pod? How long it has lagged, nobody remembers.
+    fn lags_for_long(&self, voter: &Replica) -> bool {
+        let is_old = |pod: &PodView| pod.meta.created.is_none_or(|made| self.world.time_since(made) >= DEAD);
+        let mut pods = self.world.pods.iter().filter(|(_, pod)| !pod.meta.deleting);
+        self.quorum.stable_for >= DEAD
+            && pods.any(|(name, pod)| names::node_of_pod(name) == Some(voter.node) && is_old(pod))
     }
 
     /// Are its pod and its disks gone? Then nothing can bring it back.
@@ -366,8 +414,10 @@ impl Comparison<'_> {
             if self.quorum.leader == voter.node && health::is_going(self.world, voter.node) {
                 continue;
             }
-            // It catches up within moments, or turns out to be dead. Who is dead answers nothing.
+            // It catches up within moments, or turns out to be dead. Who is dead answers nothing. One that goes on to lag answers late,
+            // so a person has to know.
             if !self.is_dead(voter) && !self.has_new_disk(voter) && !self.keeps_up(voter) {
+                notices.extend(self.lags_for_long(voter).then_some(Notice::VoterLags { node: voter.node }));
                 continue;
             }
             // Brokers that know nobody else restart first; see the rolling update.

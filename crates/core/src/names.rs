@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use karst_certs::Kind;
+
 use crate::ids::NodeId;
 use crate::listeners::ClientListener;
 
@@ -34,6 +36,8 @@ pub const CLUSTER_ID_ANNOTATION: &str = "karst.io/cluster-id";
 pub const KAFKA_VERSION_ANNOTATION: &str = "strimzi.io/kafka-version";
 /// Whether a claim goes with its node.
 pub const DELETE_CLAIM_ANNOTATION: &str = "strimzi.io/delete-claim";
+/// Annotation of a claim: the pod that had it last, and that was seen to have nothing on it. Only such a claim goes with its volume.
+pub const EMPTIED_ANNOTATION: &str = "karst.io/empty-in-pod";
 /// Fingerprint of the settings that a node reads when it starts.
 pub const CONFIGURATION_HASH_ANNOTATION: &str = "strimzi.io/configuration-hash";
 /// Turns node pools on or off for a cluster.
@@ -58,6 +62,8 @@ pub const RESTORE_ANNOTATION: &str = "karst.io/restore-voter";
 pub const RESTORED_POD_ANNOTATION: &str = "karst.io/restored-pod";
 /// Names pods, on the `Kafka` resource, whose nodes may vote on an empty disk though they may have voted on another one.
 pub const EMPTY_VOTER_ANNOTATION: &str = "karst.io/vote-on-empty-disk";
+/// On the ConfigMap of a voter that a person let start on an empty disk, until somebody leads.
+pub const LET_IN_ANNOTATION: &str = "karst.io/let-in-empty";
 /// On the ConfigMap of a first voter that was not seen in the quorum yet: the claim that its node first ran on.
 pub const FIRST_CLAIM_ANNOTATION: &str = "karst.io/first-claim";
 /// On the ConfigMap of a node with ephemeral disks: the pod that had them when the quorum was last seen.
@@ -214,6 +220,37 @@ impl ClusterKey {
     /// What the host names of all pods are directly below of.
     pub fn host_domain(&self, domain: &str) -> String {
         [&self.headless_service(), ".", &self.namespace, ".svc.", domain].concat()
+    }
+
+    /// Can this be the name of something that Karst makes for the cluster? What cannot be read and has such a name counts as there.
+    pub fn gives(&self, kind: &str, name: &str) -> bool {
+        let own = |name: &str| name.strip_prefix(&self.name).is_some_and(|rest| rest.starts_with('-'));
+        let is_of_node = |name: &str| own(name) && node_of_pod(name).is_some();
+        match kind {
+            // Their names are the users'.
+            "Kafka" | "KafkaNodePool" => true,
+            "Pod" | "ConfigMap" => is_of_node(name),
+            "PersistentVolumeClaim" => name.strip_prefix("data-").is_some_and(|rest| {
+                let of_volume = rest.split_once('-').filter(|(volume, _)| volume.parse::<i32>().is_ok());
+                is_of_node(rest) || of_volume.is_some_and(|(_, pod)| is_of_node(pod))
+            }),
+            "Secret" => is_of_node(name) || self.secrets().iter().any(|secret| secret == name),
+            _ => own(name),
+        }
+    }
+
+    /// The Secrets that are not those of nodes.
+    fn secrets(&self) -> [String; 7] {
+        let cluster = &self.name;
+        [
+            Kind::Cluster.cert_secret(cluster),
+            Kind::Cluster.key_secret(cluster),
+            Kind::Clients.cert_secret(cluster),
+            Kind::Clients.key_secret(cluster),
+            operator_secret(cluster),
+            trust_secret(cluster),
+            listeners_secret(cluster),
+        ]
     }
 
     /// Labels of everything made for the cluster.
@@ -392,6 +429,40 @@ mod tests {
         for key in [NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION] {
             assert_ne!(pool(with(key, "[1]")), pool(with(key, "[2]")), "{key}");
         }
+    }
+
+    #[test]
+    fn what_karst_makes_is_known_by_its_name() {
+        let key = ClusterKey { namespace: "n".into(), name: "my-cluster".into() };
+        let pod = key.pod("big", NodeId(17));
+        let mut all: Vec<_> = key.secrets().map(|secret| ("Secret", secret)).into();
+        all.extend(["Pod", "ConfigMap", "Secret", "Service"].map(|kind| (kind, pod.clone())));
+        all.extend([None, Some(0), Some(3)].map(|volume| ("PersistentVolumeClaim", claim(&pod, volume))));
+        all.push(("StrimziPodSet", key.pod_set("big")));
+        all.extend([key.headless_service(), key.bootstrap_service()].map(|name| ("Service", name)));
+        all.extend(
+            [key.brokers_budget(), key.controllers_budget()].map(|name| ("PodDisruptionBudget", name)),
+        );
+        all.push(("NetworkPolicy", key.network_policy()));
+        all.push(("ServiceAccount", key.service_account()));
+        all.extend(["Kafka", "KafkaNodePool"].map(|kind| (kind, "any".to_owned())));
+        for (kind, name) in &all {
+            assert!(key.gives(kind, name), "{kind} {name}");
+        }
+        for kind in [
+            "Pod",
+            "ConfigMap",
+            "Secret",
+            "Service",
+            "PersistentVolumeClaim",
+            "StrimziPodSet",
+            "NetworkPolicy",
+        ] {
+            for name in ["junk", "my-clusters-big-0", "my-cluster", "data-junk-0", ""] {
+                assert!(!key.gives(kind, name), "{kind} {name}");
+            }
+        }
+        assert!(!key.gives("Secret", "my-cluster-junk") && !key.gives("ConfigMap", "my-cluster-junk"));
     }
 
     #[test]

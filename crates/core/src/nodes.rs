@@ -160,10 +160,12 @@ struct Guard<'a> {
 
 impl Guard<'_> {
     fn staying(&mut self, removed: &BTreeSet<NodeId>) -> Staying {
-        // What is no longer asked for by the pod set was checked before, and is on its way out.
-        let asked: BTreeSet<NodeId> =
-            removed.iter().copied().filter(|node| is_asked_for(self.world, &self.pool.name, *node)).collect();
-        let held = self.held_by_partitions(&asked);
+        let (asked, unlisted): (BTreeSet<NodeId>, BTreeSet<NodeId>) =
+            removed.iter().partition(|node| is_asked_for(self.world, &self.pool.name, **node));
+        // What the pod set no longer lists was free to go once. As long as its pod is not told to, it serves, and Kafka goes on
+        // giving it partitions: an operator that dies in between may be away for long. Whoever got some is listed again.
+        let unlisted = unlisted.into_iter().filter(|node| is_to_stop(self.world, &self.pool.name, *node));
+        let held = self.held_by_partitions(&asked.iter().copied().chain(unlisted).collect());
         let free: BTreeSet<NodeId> = asked.difference(&held).copied().collect();
         let leaving = self.still_voting(&free);
         let gone = free.difference(&leaving).copied();
@@ -199,7 +201,10 @@ impl Guard<'_> {
         let missing = if moving.is_empty() { BTreeSet::new() } else { safety::nodes_missing(self.world) };
         for node in moving {
             self.resolved.to_move.insert(self.world.key.pod(&self.pool.name, node));
-            if serves(&node) && !self.may_move(node, &judge) || !self.has_its_turn(node, &missing) {
+            // One that is on its way already has had its turn.
+            let has_begun = !is_asked_for(self.world, &self.pool.name, node);
+            let has_turn = |guard: &mut Self| has_begun || guard.has_its_turn(node, &missing);
+            if serves(&node) && !self.may_move(node, &judge) || !has_turn(self) {
                 held.insert(node);
             }
         }
@@ -317,6 +322,11 @@ fn runs(world: &World, pool: &Pool, node: NodeId) -> Runs {
 fn is_asked_for(world: &World, pool: &str, node: NodeId) -> bool {
     let set = world.pod_sets.get(&world.key.pod_set(pool));
     set.is_some_and(|set| set.pods.contains_key(&world.key.pod(pool, node)))
+}
+
+/// Is the node's pod there, and not told to stop yet?
+fn is_to_stop(world: &World, pool: &str, node: NodeId) -> bool {
+    world.pods.get(&world.key.pod(pool, node)).is_some_and(|pod| !pod.meta.deleting)
 }
 
 /// Is anything of the node's pod there, or about to be?

@@ -6,12 +6,12 @@ use std::fmt;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::health;
 use crate::ids::NodeId;
 use crate::names::{
     ALLOW_LOSS_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, EMPTY_VOTER_ANNOTATION, KEY_ALGORITHM_ANNOTATION,
     MIGRATION_ANNOTATION, RESTORE_ANNOTATION, SKIP_CHECK_ANNOTATION,
 };
+use crate::{health, status};
 
 /// The reason of [`Notice::IdsIgnored`]. It is said once, when nodes are added or removed, and stays in the status.
 pub const IDS_IGNORED: &str = "NodeIdsIgnored";
@@ -171,10 +171,18 @@ pub enum Notice {
         why: String,
     },
     /// Something that Kubernetes does not do: a quota, or another rule of whoever runs it.
-    #[error("Kubernetes refuses what the cluster needs: {what}; it is tried again")]
+    #[error("Kubernetes does not do what the cluster needs: {what}; it is tried again")]
     Refused {
         /// What was tried, and what Kubernetes said.
         what: String,
+    },
+    /// Objects with the cluster's label that cannot be read, and that nothing waits for.
+    #[error(
+        "{}; by their names Karst made none of them, and nothing waits for them: take the label strimzi.io/cluster off them, or delete them", strays.join("; ")
+    )]
+    Strays {
+        /// What they are, and what is wrong with them.
+        strays: Vec<String>,
     },
     /// An object that is changed whenever Karst writes it.
     #[error(
@@ -262,6 +270,14 @@ pub enum Notice {
         /// Those that are not.
         voters: String,
     },
+    /// A voter that is to leave, and lags behind all the time.
+    #[error(
+        "controller {node} is to leave the quorum and stays for now: it does not keep up with the leader, and a leader can die of the late answer of a voter that it has just removed. It leaves as soon as it keeps up, or when it has been away for a minute. If this goes on, find out what slows it down (CPU, disk, network), or delete its pod"
+    )]
+    VoterLags {
+        /// The voter.
+        node: NodeId,
+    },
     /// A static quorum that is to become a dynamic one, and cannot.
     #[error(
         "the quorum stays static for now, though the annotation {MIGRATION_ANNOTATION} asks for a dynamic one: {why}"
@@ -316,11 +332,27 @@ pub enum Notice {
     },
     /// Controllers whose disks are empty, and may have been lost.
     #[error(
-        "{pods}: the disk is empty, the node may have voted on another one before, and no controller leads that could tell. It waits, because a vote that is given twice can cost metadata: bring the other controllers back. If that cannot be, docs/quorum.md tells what is lost by setting {EMPTY_VOTER_ANNOTATION}: {pods} on the Kafka resource"
+        "{pods}: the disk is empty, the node may have voted on another one before, and no controller leads that could tell. It waits, because a vote that is given twice can cost metadata: bring the other controllers back. If that cannot be, docs/quorum.md tells what is lost by setting {EMPTY_VOTER_ANNOTATION}: {first} on the Kafka resource (name one pod only: as soon as there is a leader, others go on by themselves)"
     )]
     EmptyDiskHeld {
         /// Their pods.
         pods: String,
+        /// One of them.
+        first: String,
+    },
+    /// Voters that a person lets start on empty disks, when others do already.
+    #[error(
+        "{annotation} is not followed for {held} yet: {first} may start on an empty disk already, and with more such voters they could elect each other, and a controller that still has its disk would lose what only it knows. Bring up the controllers that have their disks: then there is a leader, and the others follow by themselves. If no controller has its disk any more, name them all: {all} (docs/quorum.md)"
+    )]
+    EmptyStartHeld {
+        /// The annotation that names them.
+        annotation: &'static str,
+        /// Their pods.
+        held: String,
+        /// Those that were first.
+        first: String,
+        /// All voters.
+        all: String,
     },
     /// A cluster of which only disks are left.
     #[error(
@@ -466,6 +498,29 @@ pub enum Notice {
         nodes: String,
         /// What came instead of an answer.
         why: String,
+    },
+    /// What a broker that is gone had, and that is still needed.
+    #[error(
+        "node {node} is gone, and {what}: {why}. To get back what is there, scale its pool up again (next-node-ids says which id it gets) and move the partitions first; if it is not needed, delete the topics, or set the annotation {SKIP_CHECK_ANNOTATION}: \"true\" on the Kafka resource"
+    )]
+    LeftBehind {
+        /// The node.
+        node: NodeId,
+        /// What stays of it.
+        what: String,
+        /// What for.
+        why: String,
+    },
+    /// Claims of volumes that nodes no longer have, and that may hold records.
+    #[error(
+        "PVCs {} of pool '{pool}' stay, though their volume was removed and has deleteClaim: their pods were replaced before anybody saw that these were empty. To get back what is there, list the volume again; if it is not needed, delete them (kubectl delete pvc)",
+        few(claims)
+    )]
+    VolumesLeft {
+        /// The pool.
+        pool: String,
+        /// The claims.
+        claims: Vec<String>,
     },
     /// A new node that has to wait for the id it is to get.
     #[error("pool '{pool}' waits for node ids {ids}, which another pool gives up")]
@@ -682,6 +737,22 @@ pub enum Notice {
         /// Whose certificates it signed.
         pods: Vec<String>,
     },
+    /// The operator has no certificate that the pods accept.
+    #[error(
+        "the operator has no certificate that all pods accept (Secret {secret}){}",
+        match shows {
+            Some(pod) => format!(
+                "; until it has, it shows Kafka that of pod {pod}, so that pods can restart in order; nothing needs to be done"
+            ),
+            None => ", and no pod has one: Kafka does not answer it, so nothing that serves restarts. Put the Secrets of the certificates back from a backup; if there is none, delete all pods at once: they start together with certificates of the new CA (what is on ephemeral disks is lost by that)".to_owned(),
+        }
+    )]
+    OperatorNotAccepted {
+        /// The Secret of its certificate.
+        secret: String,
+        /// The pod whose certificate it shows meanwhile.
+        shows: Option<String>,
+    },
     /// The clock of the operator, or that of the API server, is wrong.
     #[error(
         "the operator's clock says {}, and the API server's says {}; Karst makes and renews no certificate, and restarts nothing for one that ends, before they agree; correct the clock that is wrong",
@@ -858,6 +929,7 @@ impl Notice {
             Self::OwnCertificateEnds { .. } => "ListenerCertificateEnds",
             Self::ListenerServiceRefused { .. } => "ListenerServiceRefused",
             Self::Refused { .. } => "KubernetesRefused",
+            Self::Strays { .. } => status::UNREADABLE,
             Self::ForeignObject { .. } => "ForeignObject",
             Self::ObjectKeepsChanging { .. } => "ObjectKeepsChanging",
             Self::NodeAddressType { .. } => "NodeAddressUnknown",
@@ -865,7 +937,9 @@ impl Notice {
             Self::OwnCertificate { .. } => "ListenerCertificateUnusable",
             Self::PoolsNotUsed { .. } => "PoolsNotUsed",
             Self::ControllersHeld { .. } | Self::RolesHeld { .. } => "ChangeHeld",
-            Self::QuorumUnknown { .. } | Self::VoterStays { .. } => "QuorumChangeHeld",
+            Self::QuorumUnknown { .. } | Self::VoterStays { .. } | Self::VoterLags { .. } => {
+                "QuorumChangeHeld"
+            }
             Self::MigrationHeld { .. } => "MigrationHeld",
             Self::QuorumChangeFailed { .. } => "QuorumChangeFailed",
             Self::UnregistrationFailed { .. } => "UnregistrationFailed",
@@ -880,7 +954,7 @@ impl Notice {
             }
             Self::VersionHeld { .. } => "VersionHeld",
             Self::RestorationHeld { .. } => "RestorationHeld",
-            Self::EmptyDiskHeld { .. } => "EmptyDiskHeld",
+            Self::EmptyDiskHeld { .. } | Self::EmptyStartHeld { .. } => "EmptyDiskHeld",
             Self::FormedAnew => "FormedAnew",
             Self::Adopting { .. } => "AdoptingDisks",
             Self::DisksLeft { .. } => "DisksLost",
@@ -888,13 +962,16 @@ impl Notice {
             Self::RestartHeld { .. } => "RestartHeld",
             Self::LossHeld { .. } => "DataLossHeld",
             Self::RollStopped { .. } => "RollingUpdateStopped",
-            Self::PartitionsHere { .. } | Self::PartitionsUnknown { .. } => "ScaleDownPreventionCheck",
+            Self::PartitionsHere { .. } | Self::PartitionsUnknown { .. } | Self::LeftBehind { .. } => {
+                "ScaleDownPreventionCheck"
+            }
             Self::MoveHeld { .. } => "MoveHeld",
             Self::IdsAwaited { .. } => "NodeIdsAwaited",
             Self::IdsIgnored { .. } => IDS_IGNORED,
             Self::StorageInvalid { .. }
             | Self::StorageHeld { .. }
             | Self::VolumeStays { .. }
+            | Self::VolumesLeft { .. }
             | Self::GrowthRefused { .. }
             | Self::GrowthPending { .. }
             | Self::ClaimsKeep { .. }
@@ -905,6 +982,7 @@ impl Notice {
             Self::AuthorityUnusable { .. } => "CertificateAuthorityUnusable",
             Self::AuthorityUnknown { .. } => "CertificateAuthorityUnknown",
             Self::AuthorityLost { .. } => "CertificateAuthorityLost",
+            Self::OperatorNotAccepted { .. } => "OperatorCertificateUnknown",
             Self::ClocksDiffer { .. } => "ClocksDiffer",
             Self::CertificateEnds { .. } => "CertificateEnds",
             Self::Window { .. } => "MaintenanceWindow",
@@ -928,6 +1006,7 @@ impl Notice {
                 | Self::RolesHeld { .. }
                 | Self::QuorumUnknown { .. }
                 | Self::VolumeStays { .. }
+                | Self::LeftBehind { .. }
         )
     }
 
@@ -973,6 +1052,7 @@ impl Notice {
             | Self::StorageInvalid { pool, .. }
             | Self::StorageHeld { pool, .. }
             | Self::VolumeStays { pool, .. }
+            | Self::VolumesLeft { pool, .. }
             | Self::GrowthRefused { pool, .. }
             | Self::GrowthPending { pool, .. }
             | Self::ClaimsKeep { pool, .. } => Some(pool),

@@ -24,11 +24,13 @@ use crate::config::REPLICATION_PORT;
 use crate::digest::Digest;
 use crate::empty_disk::{self, EmptyDisk};
 use crate::ids::ClusterId;
+use crate::let_in::{self, LetIn};
 use crate::listeners::address::{self, Served};
 use crate::listeners::{ClientListener, Reach};
 use crate::names::{
-    ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DISK_ANNOTATION, FIRST_CLAIM_ANNOTATION,
-    POD_NAME_LABEL, POOL_LABEL, RESTORED_POD_ANNOTATION, SETTINGS_IN_KAFKA_ANNOTATION, node_of_pod,
+    ADDITIONS_ANNOTATION, ADVERTISED_ANNOTATION, BROKER_ROLE_LABEL, DELETE_CLAIM_ANNOTATION, DISK_ANNOTATION,
+    EMPTIED_ANNOTATION, FIRST_CLAIM_ANNOTATION, LET_IN_ANNOTATION, POD_NAME_LABEL, POOL_LABEL,
+    RESTORED_POD_ANNOTATION, SETTINGS_IN_KAFKA_ANNOTATION, node_of_pod,
 };
 use crate::podset::Rendered;
 use crate::quorum::{CONTROLLER_PORT, InitialControllers, Kind, StorageFormat};
@@ -39,8 +41,7 @@ use crate::storage::{Disk, Medium};
 use crate::template::SharedTemplate;
 use crate::world::{ClaimView, Meta, World};
 use crate::{
-    anew, certificates, claim_memory, dynamic, fences, limits, logging, metrics, safety, stored, strangers,
-    unproven,
+    anew, certificates, claim_memory, dynamic, fences, limits, logging, metrics, stored, strangers, unproven,
 };
 
 /// What the annotations about its certificate add to a pod, at most.
@@ -213,9 +214,14 @@ fn changes_pods(wanted: &api::StrimziPodSet, world: &World) -> bool {
 fn gives_or_takes_vote(wanted: &ConfigMap, world: &World) -> bool {
     let seen = wanted.metadata.name.as_ref().and_then(|name| world.config_maps.get(name));
     let decided = [StorageFormat::Restore.as_str(), StorageFormat::StaticAnew.as_str()];
-    let restores = |format: Option<&String>| format.is_some_and(|it| decided.contains(&it.as_str()));
-    let will = wanted.data.as_ref().and_then(|data| data.get("storage.format"));
-    seen.is_some_and(|seen| restores(seen.storage_format.as_ref()) != restores(will))
+    let gives = |format: Option<&String>, disk: Option<&String>| {
+        format.is_some_and(|it| decided.contains(&it.as_str()))
+            || disk.is_some_and(|it| it == EmptyDisk::Allowed.as_str())
+    };
+    let will = |key: &str| wanted.data.as_ref().and_then(|data| data.get(key));
+    let is_given = gives(will("storage.format"), will("empty.disk"));
+    // One that is gone gave nothing.
+    seen.map_or(is_given, |seen| gives(seen.storage_format.as_ref(), seen.empty_disk.as_ref()) != is_given)
 }
 
 /// Is all that Karst sets in an object's metadata there already?
@@ -225,7 +231,11 @@ pub(crate) fn is_in(wanted: &ObjectMeta, seen: &Meta) -> bool {
     };
     let is_marked_alike =
         |mark: &str| wanted.annotations.as_ref().and_then(|all| all.get(mark)) == seen.annotations.get(mark);
-    if ![ADDITIONS_ANNOTATION, RESTORED_POD_ANNOTATION].into_iter().all(is_marked_alike) {
+    if ![ADDITIONS_ANNOTATION, RESTORED_POD_ANNOTATION, LET_IN_ANNOTATION].into_iter().all(is_marked_alike) {
+        return false;
+    }
+    // A claim that a pod gets again was empty once.
+    if claim_memory::emptied_in(seen).is_some() {
         return false;
     }
     let owned = wanted.owner_references.iter().flatten().all(|owner| seen.owners.contains(&owner.uid));
@@ -248,6 +258,33 @@ fn claim_spec(claim: &ClaimView) -> PersistentVolumeClaimSpec {
         volume_mode: Some("Filesystem".to_owned()),
         ..PersistentVolumeClaimSpec::default()
     }
+}
+
+/// Claims that are to be kept by now and would still go with the `Kafka` resource, as they are without an owner: of those pools that
+/// nothing else is carried out for. To keep something is right whatever is wrong with the rest.
+pub(crate) fn released_claims(world: &World, is_carried_out: impl Fn(&str) -> bool) -> Vec<Object> {
+    let is_open = |claim: &ClaimView| {
+        let meta = &claim.meta;
+        let is_ours = meta.other_manager().is_none() && !meta.deleting;
+        let is_left_alone = meta.labels.get(POOL_LABEL).is_none_or(|pool| !is_carried_out(pool));
+        is_ours && is_left_alone && claim_memory::is_to_be_released(world, meta)
+    };
+    let claims = world.claims.values().filter(|claim| is_open(claim));
+    let released = claims.map(|claim| {
+        let mut annotations = claim.meta.annotations.clone();
+        annotations.insert(DELETE_CLAIM_ANNOTATION.to_owned(), "false".to_owned());
+        let metadata = ObjectMeta {
+            name: Some(claim.meta.name.clone()),
+            namespace: Some(world.key.namespace.clone()),
+            labels: Some(claim.meta.labels.clone()),
+            annotations: Some(annotations),
+            ..ObjectMeta::default()
+        };
+        let spec = Some(claim_spec(claim));
+        Object::Claim(PersistentVolumeClaim { metadata, spec, ..PersistentVolumeClaim::default() })
+    });
+    let released = released.filter(|claim| !strangers::is_hidden(world, claim));
+    released.map(|claim| claim.in_place_of_seen(world)).collect()
 }
 
 /// Fingerprint of those fields of a service that Karst sets. The API server fills in others.
@@ -499,15 +536,18 @@ impl Render<'_> {
         };
         let format = self.storage_format(node);
         let forms = format == StorageFormat::Initial && node.pool.roles.has_controller();
+        let initial = self.initial.filter(|_| forms);
+        let empty_disk = initial.map(|initial| EmptyDisk::of(self.world, self.cluster, initial, node));
+        let is_let_in = format == StorageFormat::StaticAnew || empty_disk == Some(EmptyDisk::Allowed);
         Own {
             user,
             format,
-            empty_disk: forms.then(|| EmptyDisk::of(self.world, self.cluster, node)),
+            empty_disk,
             restored: self.restored(node).map(|one| one.voters.clone()),
             logging: self.logging(node),
             metrics: self.metrics(node),
             certificate: certificates::annotations(self.world, &pod),
-            memories: self.memories(node, forms, &served),
+            memories: self.memories(node, (forms, is_let_in), &served),
             served: served.into_iter().map(Into::into).collect(),
             super_users: self.super_users(&pod),
         }
@@ -572,15 +612,22 @@ impl Render<'_> {
         if self.cluster_id.is_none() {
             return StorageFormat::Adopt;
         }
-        if self.quorum == Kind::Static {
-            let starts_anew = node.pool.roles.has_controller()
-                && safety::may_start_anew(self.world, &self.cluster.pod_name(node));
+        let pod = self.cluster.pod_name(node);
+        if let_in::is_static(self.world, self.quorum, &pod) {
+            // While somebody leads, the launcher can ask whether the others have what this node lost.
+            let starts_anew = self.world.answers.quorum.known().is_none()
+                && node.pool.roles.has_controller()
+                && LetIn::of_static(self.world, self.cluster).has(&pod);
             return if starts_anew { StorageFormat::StaticAnew } else { StorageFormat::Static };
         }
         if self.restored(node).is_some() {
             return StorageFormat::Restore;
         }
-        let map = self.world.config_maps.get(&self.cluster.pod_name(node));
+        // Whoever votes in a static quorum must not be told to join: it would start on an empty disk, and vote. Somebody who leads tells.
+        if self.quorum == Kind::Unknown && node.pool.roles.has_controller() {
+            return StorageFormat::Adopt;
+        }
+        let map = self.world.config_maps.get(&pod);
         let running = map.and_then(|map| map.storage_format.as_deref());
         let status = self.world.kafka.status.as_ref();
         let worked_before = status.is_some_and(|status| status.kafka_version.is_some())
@@ -597,7 +644,7 @@ impl Render<'_> {
     fn memories(
         &self,
         node: Node<'_>,
-        forms_quorum: bool,
+        (forms_quorum, is_let_in): (bool, bool),
         served: &[Served<'_>],
     ) -> Vec<(&'static str, String)> {
         let restored = match self.restoration.as_ref().filter(|restoration| restoration.empties(node.id)) {
@@ -611,12 +658,13 @@ impl Render<'_> {
                 FIRST_CLAIM_ANNOTATION,
                 forms_quorum.then(|| empty_disk::memory(self.world, self.cluster, node)).flatten(),
             ),
+            (LET_IN_ANNOTATION, let_in::memory(self.world, &self.cluster.pod_name(node), is_let_in)),
             (ADVERTISED_ANNOTATION, address::memory(served)),
         ];
         memories.into_iter().filter_map(|(key, memory)| Some((key, memory?))).collect()
     }
 
-    fn claim(&self, disk: &Disk, meta: ObjectMeta) -> Option<PersistentVolumeClaim> {
+    fn claim(&self, disk: &Disk, mut meta: ObjectMeta) -> Option<PersistentVolumeClaim> {
         let Medium::Claim { size, class, selector, .. } = &disk.medium else { return None };
         let wanted = ClaimView {
             requested: Some(size.clone()),
@@ -628,6 +676,10 @@ impl Render<'_> {
         // Of one that exists nothing can be changed, and growing it is a step of its own.
         let seen = meta.name.as_ref().and_then(|name| self.world.claims.get(name));
         let spec = claim_spec(seen.map_or(&wanted, AsRef::as_ref));
+        if seen.is_some_and(|seen| claim_memory::emptied_in(&seen.meta).is_some()) {
+            let annotations = meta.annotations.get_or_insert_default();
+            annotations.insert(EMPTIED_ANNOTATION.to_owned(), String::new());
+        }
         Some(PersistentVolumeClaim { metadata: meta, spec: Some(spec), ..PersistentVolumeClaim::default() })
     }
 }

@@ -6,10 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
 use karst_api as api;
+use karst_api::bounds;
 use karst_certs::{Certificate, Stored, trust};
 
 use crate::certificates::Issue;
@@ -35,14 +37,25 @@ impl fmt::Debug for Files {
     }
 }
 
-/// The Secrets that a cluster's listeners name.
-pub fn names(kafka: &api::Kafka) -> BTreeSet<String> {
-    let listeners = kafka.spec.kafka.listeners.iter();
-    let written = listeners.filter_map(|listener| {
-        let configuration = listener.configuration.as_ref()?;
-        Some(configuration.broker_cert_chain_and_key.as_ref()?.secret_name.clone())
-    });
-    written.filter(|name| !name.trim().is_empty()).collect()
+/// The longest entry of a user's Secret that is read. A certificate with its chain has a few kilobytes.
+pub const LARGEST_ENTRY: usize = 256 << 10;
+/// A cluster has no more listeners, whatever its resource says.
+const MOST_LISTENERS: usize = bounds::LISTENERS as usize;
+
+/// The Secrets that a cluster's listeners name, and which of their entries.
+pub fn names(kafka: &api::Kafka) -> BTreeMap<String, BTreeSet<String>> {
+    let mut names = BTreeMap::<_, BTreeSet<_>>::new();
+    for listener in kafka.spec.kafka.listeners.iter().take(MOST_LISTENERS) {
+        let configuration = listener.configuration.as_ref();
+        let Some(own) = configuration.and_then(|all| all.broker_cert_chain_and_key.as_ref()) else {
+            continue;
+        };
+        if !own.secret_name.trim().is_empty() {
+            let entries = names.entry(own.secret_name.clone()).or_default();
+            entries.extend([own.certificate.clone(), own.key.clone()]);
+        }
+    }
+    names
 }
 
 /// The file with key and chain, as the broker of a listener loads it.
@@ -174,7 +187,10 @@ fn end(
 }
 
 /// Key and chain of a user's Secret, each ending with a new line; or what is wrong with them.
-fn read(referenced: &Reference<Files>, own: &api::CertificateAndKey) -> Result<(Vec<u8>, Vec<u8>), String> {
+fn read(
+    referenced: &Reference<Arc<Files>>,
+    own: &api::CertificateAndKey,
+) -> Result<(Vec<u8>, Vec<u8>), String> {
     let files = match referenced {
         Reference::Missing => {
             let (certificate, key) = (&own.certificate, &own.key);
@@ -189,7 +205,12 @@ fn read(referenced: &Reference<Files>, own: &api::CertificateAndKey) -> Result<(
         let there: Vec<_> = files.0.keys().map(String::as_str).collect();
         let missing =
             || format!("it has no entry '{key}' (it has: {}); add it, or name another", there.join(", "));
-        files.0.get(key).ok_or_else(missing)
+        let found = files.0.get(key).ok_or_else(missing)?;
+        let unread = || {
+            let most = LARGEST_ENTRY / 1024;
+            format!("its entry '{key}' is empty or larger than {most} KiB, and such a one is not read")
+        };
+        (!found.is_empty()).then_some(found).ok_or_else(unread)
     };
     let (certificate, key) = (entry(&own.certificate)?, entry(&own.key)?);
     let readable = Certificate::all_from_pem(certificate);

@@ -22,7 +22,7 @@ use crate::names::{
     MIGRATION_ANNOTATION, PAUSE_ANNOTATION, POOL_FINALIZER, POOL_LABEL, RESTORE_ANNOTATION, is_true,
 };
 use crate::notice::Notice;
-use crate::objects::{Object, Render};
+use crate::objects::{self, Object, Render};
 use crate::origin::{self, Runs};
 use crate::problem::Problem;
 use crate::quorum::{CONTROLLER_PORT, Kind};
@@ -32,9 +32,9 @@ use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
 use crate::world::{Answer, Answers, PodSetView, PodView, QuorumView, Trouble, World};
 use crate::{
-    anew, claims, completion, config, empty_disk, ending, ignored, limits, membership, migration,
-    own_certificates, pods, podset, rack, registration, removals, resolve, restoration, rewrites, rolling,
-    settings, strangers, terminating, upgrade,
+    absences, anew, claims, completion, config, empty_disk, ending, ignored, left_behind, let_in, limits,
+    membership, migration, own_certificates, pods, podset, rack, registration, removals, resolve,
+    restoration, rewrites, rolling, settings, strangers, terminating, upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -64,6 +64,11 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         return Ok(plan);
     }
     if is_paused(&world.kafka) {
+        plan.notices.extend(certificates::ending_while_paused(world));
+        // Who pauses a cluster and then asks for its disks to be kept does not mean later.
+        if let Runs::Karst { without_others, .. } = origin::judge(world) {
+            keep_claims(&mut plan, without_others.as_deref().unwrap_or(world))?;
+        }
         return finish(plan, world, None, Progress::Paused);
     }
     // From here on, only what is the cluster's own counts.
@@ -96,6 +101,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     let (terminating, until_late) = terminating::next(world);
     plan.notices.extend(terminating);
     plan.look_soon(until_late);
+    plan.look_soon(absences::look_again(world));
     plan.problems = resolved.problems;
     let pool_problems = resolved.pool_problems;
     let (partitions_of, asks_quorum) = (resolved.partitions_of, resolved.asks_quorum);
@@ -142,6 +148,12 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         ask_quorum(&mut plan.questions, world);
     }
     ask_partitions(&mut plan.questions, world, partitions_of);
+    let left = match plan.facts.is_empty() && identity.cluster_id.is_some() {
+        true => left_behind::judge(world, &cluster, &pool_problems),
+        false => left_behind::Kept::default(),
+    };
+    ask_partitions(&mut plan.questions, world, left.partitions_of.clone());
+    plan.notices.extend(left.notices.iter().cloned());
     plan.questions.launchers = safety::late_brokers(world);
     plan.questions.launchers.extend(empty_disk::questions(world));
     plan.questions.ask_log_dirs(log_dirs_of, || world.serving_brokers());
@@ -189,6 +201,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
 
     // First voters whose disks are empty, and may have been lost.
     plan.notices.extend(empty_disk::notice(world));
+    plan.notices.extend(let_in::notices(world, &cluster, kind(world, &identity), identity.initial.as_ref()));
     plan.look_soon(empty_disk::look_again(world));
     if empty_disk::is_idle(world) {
         plan.forgotten.push(EMPTY_VOTER_ANNOTATION);
@@ -224,11 +237,16 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         let (nodes, rendered) = render.nodes_to_write()?;
         plan.objects.extend(nodes.into_iter().map(|object| object.in_place_of_seen(world)));
         plan.rendered = Some(rendered);
-        reach_listeners(&mut plan, world, &cluster)?;
+        plan.objects.extend(objects::released_claims(world, |pool| is_carried_out(&cluster, pool)));
+        // Before the pods' descriptions are written nothing tells which brokers are still to restart.
+        let are_described = !plan.objects.iter().any(|object| matches!(object, Object::PodSet(_)));
+        reach_listeners(&mut plan, world, &cluster, are_described)?;
         grow_claims(&mut plan, world, &cluster);
         if identity.cluster_id.is_some() {
-            plan.removals = removals::of(world, &cluster, &pool_problems);
+            plan.removals = removals::of(world, &cluster, &pool_problems, &left);
+            plan.removals.retain(|removal| are_described || !matches!(removal, Removal::Service(_)));
         }
+        plan.notices.extend(removals::volumes_left(world, &cluster, &pool_problems));
         plan.protections = removals::protections(world, &cluster, &pool_problems);
         plan.protections.extend(removals::released(world, Some(&cluster)));
     }
@@ -257,19 +275,21 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
             configure(&mut plan, world, settings);
         }
         plan.marks = rolling::marks(world, &cluster);
-        forget_what_may_be_lost(&mut plan, world, &due, &to_move);
+        forget_what_may_be_lost(&mut plan, world, &due, &to_move, &left);
         roll(&mut plan, world, next);
+        plan.emptied = rolling::emptied(world, &due, &plan.restarts);
         if racks.are_unknown || !plan.racked.is_empty() {
             keep_brokers(&mut plan, world);
         }
-        unregister_then_upgrade(&mut plan, world, &cluster, due.is_empty());
+        unregister_then_upgrade(&mut plan, world, &cluster, due.is_empty(), &left);
     }
     pause_after_failures(&mut plan, world);
     leave_the_rest_for_later(&mut plan, world);
     keep_members(&mut plan, world);
     if is_settled {
-        plan.restarts
-            .extend(restoration.iter().flat_map(|restoration| restoration.restarts(world, &cluster)));
+        let restored = restoration.iter().flat_map(|restoration| restoration.restarts(world, &cluster));
+        // Its disk would be gone, and the settings that make it a voter again are not there.
+        plan.restarts.extend(restored.filter(|restart| !contest.held.contains(&restart.pod)));
     }
     plan.look_soon((!plan.deeds.is_empty()).then_some(LOOK_AFTER_DEEDS));
 
@@ -337,6 +357,7 @@ fn notices(world: &World, cluster: Option<&Cluster>) -> Vec<Notice> {
     let addresses: Vec<_> = world.answers.foreign_hosts.iter().cloned().collect();
     notices.extend((!addresses.is_empty()).then_some(Notice::ForeignHosts { addresses }));
     notices.extend(world.refusals.iter().map(|what| Notice::Refused { what: what.clone() }));
+    notices.extend((!world.strays.is_empty()).then(|| Notice::Strays { strays: world.strays.clone() }));
     notices.extend(ignored::of_kafka(&world.kafka));
     notices.extend(world.pools.iter().filter_map(|(name, pool)| ignored::of_pool(name, pool)));
     notices.extend(registration::untold(world));
@@ -488,11 +509,28 @@ fn ask_partitions(questions: &mut Questions, world: &World, mut of: BTreeSet<Nod
     }
 }
 
-/// Which services of listeners are to be written, and which listeners wait for something.
-fn reach_listeners(plan: &mut Plan, world: &World, cluster: &Cluster) -> Result<(), serde_json::Error> {
+/// Which services of listeners are to be written, and which listeners wait for something. A service that is to lead less far waits
+/// until no broker sends clients there.
+fn reach_listeners(
+    plan: &mut Plan,
+    world: &World,
+    cluster: &Cluster,
+    are_described: bool,
+) -> Result<(), serde_json::Error> {
+    let told = listeners::kept::still_told(world, cluster);
+    let is_in_use = |service: &Object| {
+        let meta = service.meta();
+        let seen = meta.name.as_ref().and_then(|name| world.services.get(name));
+        let name = meta.labels.as_ref().and_then(|labels| labels.get(LISTENER_LABEL));
+        let listener = cluster.listeners.iter().find(|listener| Some(&listener.name) == name);
+        seen.zip(listener).is_some_and(|(seen, listener)| {
+            let is_told = !are_described || told.contains(listener.name.as_str());
+            !seen.meta.deleting && is_told && listeners::kept::leads_farther(listener, seen)
+        })
+    };
     for service in listeners::services::wanted(cluster, &world.kafka) {
         let service = Object::Service(service);
-        if service.is_as_observed(world)? {
+        if service.is_as_observed(world)? || is_in_use(&service) {
             continue;
         }
         let meta = service.meta();
@@ -542,7 +580,13 @@ fn join_and_leave(plan: &mut Plan, world: &World, cluster: &Cluster, renewal: &R
 }
 
 /// Brokers that are gone are forgotten, a few at a time; when all of them are, the metadata version may move.
-fn unregister_then_upgrade(plan: &mut Plan, world: &World, cluster: &Cluster, all_restarted: bool) {
+fn unregister_then_upgrade(
+    plan: &mut Plan,
+    world: &World,
+    cluster: &Cluster,
+    all_restarted: bool,
+    left: &left_behind::Kept,
+) {
     let gone = registration::gone(world, cluster);
     let next = upgrade::metadata(world, cluster).filter(|_| plan.change().is_none() && all_restarted);
     match next {
@@ -550,7 +594,8 @@ fn unregister_then_upgrade(plan: &mut Plan, world: &World, cluster: &Cluster, al
         Some(change) => plan.notices.extend(upgrade::waits_for(world, &change, &gone)),
         None => plan.notices.extend(upgrade::waits_for_pods(world, cluster)),
     }
-    plan.deeds.extend(registration::next(world, gone).into_iter().map(Deed::Unregister));
+    let free = gone.difference(&left.brokers).copied().collect();
+    plan.deeds.extend(registration::next(world, free).into_iter().map(Deed::Unregister));
 }
 
 /// Asks nodes what they run with that were not asked since they started, or since something else is wanted.
@@ -610,17 +655,24 @@ fn leave_the_rest_for_later(plan: &mut Plan, world: &World) {
 
 /// What a person allowed once is not allowed for ever: when none of the pods that were named is to lose anything any more, the
 /// annotation goes.
-fn forget_what_may_be_lost(plan: &mut Plan, world: &World, due: &[Due<'_>], to_move: &BTreeSet<String>) {
-    let is_due = |pod: &str| due.iter().any(|due| due.pod.meta.name == pod && due.disks == Disks::Go);
+fn forget_what_may_be_lost(
+    plan: &mut Plan,
+    world: &World,
+    due: &[Due<'_>],
+    to_move: &BTreeSet<String>,
+    left: &left_behind::Kept,
+) {
+    let is_due = |pod: &str| due.iter().any(|due| due.pod.meta.name == pod && due.data() == Disks::Go);
     let is_on_its_way = |pod: &str| world.pods.get(pod).is_some_and(|pod| pod.meta.deleting);
     let is_listed = |pod: &str| world.pod_sets.values().any(|set| set.pods.contains_key(pod));
-    let is_static = Kind::of(world) == Kind::Static;
+    let is_static = |pod: &str| let_in::is_static(world, Kind::of(world), pod);
     let is_pending = |pod: &str| {
         is_due(pod)
             || is_on_its_way(pod)
             || (world.pods.contains_key(pod) && !is_listed(pod))
             || to_move.contains(pod)
-            || (is_static && is_listed(pod) && safety::may_start_anew(world, pod))
+            || left.pods.contains(pod)
+            || (is_listed(pod) && is_static(pod) && safety::may_start_anew(world, pod))
     };
     let annotated = world.kafka.metadata.annotations.as_ref();
     let is_set = annotated.is_some_and(|all| all.contains_key(ALLOW_LOSS_ANNOTATION));
@@ -691,6 +743,16 @@ fn report_pools(
     Ok(())
 }
 
+fn is_carried_out(cluster: &Cluster, pool: &str) -> bool {
+    cluster.pools.iter().any(|one| one.name == pool)
+}
+
+/// Whatever holds the rest: claims that are to be kept do not go with the `Kafka` resource. The other way round waits.
+fn keep_claims(plan: &mut Plan, world: &World) -> Result<(), serde_json::Error> {
+    plan.objects.extend(objects::released_claims(world, |_| false));
+    rewrites::settle(plan, world).map(drop)
+}
+
 /// Nothing is carried out. Certificates end all the same, so whose certificate ends soon restarts as it is.
 fn hold(
     mut plan: Plan,
@@ -704,6 +766,7 @@ fn hold(
             return Ok(plan);
         }
     }
+    keep_claims(&mut plan, world)?;
     // Among what cannot be read may be what such a pool still has.
     if world.unreadable.is_none() {
         plan.protections = removals::released(world, None);

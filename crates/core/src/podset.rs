@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use karst_api as api;
 
+use crate::certificates::{self, Secrets};
 use crate::digest::Digest;
+use crate::names::{ClusterKey, POD_NAME_LABEL};
 use crate::notice::Notice;
-use crate::world::{PodSetView, PodView, WantedPod, World};
+use crate::world::{ClaimView, PodSetView, PodView, WantedPod, World};
 
 /// One thing to do for a pod set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +40,8 @@ pub enum PodAction {
         /// Which one.
         uid: String,
     },
-    /// A pod ended for good, or can never start; its place is needed for a new one.
+    /// A pod ended for good, or can never start; its place is needed for a new one. No disk that holds anything goes with it, as far as
+    /// was seen: look once more.
     Replace {
         /// Its name.
         name: String,
@@ -59,6 +62,18 @@ impl PodAction {
             | Self::Adopt { name, .. }
             | Self::Remove { name, .. }
             | Self::Replace { name, .. } => name,
+        }
+    }
+
+    /// The same, with what the pod starts with now in its description.
+    #[must_use]
+    pub fn as_started_now(self, key: &ClusterKey, secrets: &Secrets) -> Self {
+        match self {
+            Self::Create { name, pod } => {
+                let pod = certificates::started_now(key, secrets, &name, &pod);
+                Self::Create { name, pod }
+            }
+            other => other,
         }
     }
 
@@ -110,10 +125,10 @@ fn is_as(set: &PodSetView, rendered: Option<&Digest>) -> bool {
 }
 
 /// The pod sets for which something may be done from now on: they are seen to be what was rendered just now, and that was not known
-/// before. They were looked at in vain, and nobody else tells them.
+/// before. They were looked at in vain, at least for what they no longer list, and nobody else tells them.
 pub fn admitted<'a>(world: &'a World, rendered: &'a Rendered) -> impl Iterator<Item = &'a String> {
     let is_new = |name: &String, set: &PodSetView| {
-        !is_rendered(set, world.rendered.get(name)) && is_as(set, rendered.get(name))
+        !is_as(set, world.rendered.get(name)) && is_as(set, rendered.get(name))
     };
     world.pod_sets.iter().filter(move |(name, set)| is_new(name, set)).map(|(name, _)| name)
 }
@@ -152,27 +167,44 @@ pub(crate) fn notices(world: &World, rendered: Option<&Rendered>) -> Vec<Notice>
 pub fn plan(
     set: &PodSetView,
     pods: &[Arc<PodView>],
-    going: &BTreeSet<String>,
+    going: &[Arc<ClaimView>],
     rendered: Option<&Digest>,
 ) -> PodSetPlan {
     if is_rendered(set, rendered) {
-        return compare(set, pods, going);
+        let mut plan = compare(set, pods, going);
+        // What is not listed was free to go when that was written, and by whom. This process has to have judged it too: the one
+        // that wrote it may be long dead, and Kafka may have given the node partitions since.
+        if !is_as(set, rendered) {
+            plan.actions.retain(|action| !matches!(action, PodAction::Remove { .. }));
+        }
+        return plan;
     }
     let PodSetPlan { status, .. } = compare(set, pods, going);
     let status = api::StrimziPodSetStatus { observed_generation: observed(set), ..status };
     PodSetPlan { actions: Vec::new(), status }
 }
 
-fn compare(set: &PodSetView, pods: &[Arc<PodView>], going: &BTreeSet<String>) -> PodSetPlan {
+fn compare(set: &PodSetView, pods: &[Arc<PodView>], going: &[Arc<ClaimView>]) -> PodSetPlan {
     let mut actions = Vec::new();
-    let loses_disk = |wanted: &WantedPod| going.iter().any(|claim| wanted.uses(claim));
+    let loses_disk = |wanted: &WantedPod| going.iter().any(|claim| wanted.uses(&claim.meta.name));
+    let is_its = |claim: &ClaimView, name: &String, wanted: &WantedPod| {
+        wanted.uses(&claim.meta.name) || claim.meta.labels.get(POD_NAME_LABEL) == Some(name)
+    };
+    // A claim that ever got a volume may hold what nobody else has, and goes with the pod: that is judged where all copies are known, and
+    // told there ([`crate::rolling`]).
+    let would_empty = |name: &String, wanted: &WantedPod| {
+        going.iter().any(|claim| claim.bound && is_its(claim, name, wanted))
+    };
     let (mut ready, mut current) = (0, 0);
     for (name, wanted) in &set.pods {
         match pods.iter().find(|pod| pod.meta.name == *name) {
             // A pod that is on its way out keeps its name until it is gone: its deletion brings us back.
             Some(pod) if pod.meta.deleting => {}
             // Kubernetes starts no pod on a claim that is being deleted, and keeps the claim for the sake of the pod.
-            Some(pod) if pod.is_finished() || (pod.phase == "Pending" && loses_disk(wanted)) => {
+            Some(pod)
+                if (pod.is_finished() || (pod.phase == "Pending" && loses_disk(wanted)))
+                    && !would_empty(name, wanted) =>
+            {
                 actions.push(PodAction::Replace {
                     name: name.clone(),
                     uid: pod.meta.uid.clone(),
@@ -218,7 +250,7 @@ mod tests {
     use crate::world::Meta;
 
     fn plan(set: &PodSetView, pods: &[Arc<PodView>]) -> PodSetPlan {
-        super::plan(set, pods, &BTreeSet::new(), None)
+        super::plan(set, pods, &[], set.digest.as_ref().filter(|_| set.generation == 4))
     }
 
     fn reported(generation: i64) -> Option<api::StrimziPodSetStatus> {
@@ -262,7 +294,7 @@ mod tests {
     fn a_pod_set_that_was_just_made_is_known_by_what_was_rendered() {
         let mut set = set(&["a-0"]);
         set.status = None;
-        let plan = |rendered: Option<&Digest>| super::plan(&set, &[], &BTreeSet::new(), rendered);
+        let plan = |rendered: Option<&Digest>| super::plan(&set, &[], &[], rendered);
         assert_eq!(plan(None).actions, []);
         assert_eq!(plan(Some(&digest("another"))).actions, []);
         assert_eq!(plan(None).status.observed_generation, None, "or it would be taken for ours later");
@@ -326,7 +358,7 @@ mod tests {
         let mut set = set(&["a-0"]);
         let json = Arc::from(r#"{"persistentVolumeClaim":{"claimName":"data-0-a-0"}}"#);
         set.pods.insert("a-0".into(), WantedPod { json, revision: None });
-        let going = |claim: &str| BTreeSet::from([claim.to_owned()]);
+        let going = |claim: &str| going(claim, false, &[]);
         let actions =
             |pods: &[Arc<PodView>], claim: &str| super::plan(&set, pods, &going(claim), None).actions;
         assert_eq!(actions(&[], "data-0-a-0"), [], "it waits until the disk is gone");
@@ -339,6 +371,32 @@ mod tests {
         };
         assert_eq!(actions(&[pod("a-0", "Pending")], "data-0-a-0"), [replaced]);
         assert_eq!(actions(&[pod("a-0", "Running")], "data-0-a-0"), [], "what runs keeps its disk");
+    }
+
+    fn going(name: &str, bound: bool, labels: &[(&str, &str)]) -> [Arc<ClaimView>; 1] {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let meta = Meta { name: name.into(), deleting: true, labels, ..Meta::default() };
+        [Arc::new(ClaimView { meta, bound, ..ClaimView::default() })]
+    }
+
+    /// The image cannot be pulled, and somebody deletes PVCs: Kubernetes keeps what is on them for as long as the pods are there.
+    #[test]
+    fn a_pod_that_does_not_run_keeps_the_data_on_a_claim_that_is_being_deleted() {
+        let mut set = set(&["a-0"]);
+        let json = Arc::from(r#"{"persistentVolumeClaim":{"claimName":"data-0-a-0"}}"#);
+        set.pods.insert("a-0".into(), WantedPod { json, revision: None });
+        let actions = |phase: &str, going: &[Arc<ClaimView>]| {
+            super::plan(&set, &[pod("a-0", phase)], going, None).actions.len()
+        };
+        let own = |bound| going("data-0-a-0", bound, &[]);
+        let removed = |bound| going("data-1-a-0", bound, &[(POD_NAME_LABEL, "a-0")]);
+        for phase in ["Pending", "Failed", "Succeeded"] {
+            assert_eq!(actions(phase, &own(true)), 0, "{phase}");
+            assert_eq!(actions(phase, &own(false)), 1, "{phase}: it never had a volume");
+        }
+        assert_eq!(actions("Failed", &removed(true)), 0, "a volume that the pool no longer has");
+        assert_eq!(actions("Failed", &removed(false)), 1);
+        assert_eq!(actions("Failed", &going("data-0-a-1", true, &[(POD_NAME_LABEL, "a-1")])), 1);
     }
 
     #[test]
@@ -357,5 +415,11 @@ mod tests {
         let pods = [Arc::new(foreign), pod("a-9", "Running")];
         let remove = PodAction::Remove { name: "a-9".into(), uid: "uid-a-9".into() };
         assert_eq!(plan(&set(&[]), &pods).actions, [remove]);
+        // A process that did not judge it itself makes and keeps pods, and removes none.
+        let set = set(&["a-0"]);
+        for rendered in [None, Some(digest("of before"))] {
+            let actions = super::plan(&set, &pods, &[], rendered.as_ref()).actions;
+            assert_eq!(actions, [PodAction::Create { name: "a-0".into(), pod: Arc::from("{}") }]);
+        }
     }
 }

@@ -131,7 +131,7 @@ pub enum StorageFormat {
     Restore,
     /// As one that joins a quorum that exists.
     Join,
-    /// Not at all: it starts on a disk that is formatted already, whatever the cluster's id is.
+    /// Not at all: it starts on a disk that is formatted already, whatever the cluster's id and the kind of its quorum are.
     Adopt,
 }
 

@@ -25,7 +25,7 @@ const NO_LEADER: &str = "NoLeader";
 const ADVICE: &str = "should a majority of the disks be lost, bring them back, or restore a voter with the annotation karst.io/restore-voter (docs/quorum.md)";
 
 /// The same, of a static quorum: nobody can be replaced in it.
-const STATIC_ADVICE: &str = "should a majority of the disks be lost, bring them back; controllers on empty disks wait for that, or for the annotation karst.io/allow-data-loss with the names of their pods (docs/quorum.md)";
+const STATIC_ADVICE: &str = "should a majority of the disks be lost, bring them back; controllers on empty disks wait for that, or for the annotation karst.io/allow-data-loss with the name of one of their pods, while a controller that has its disk runs (docs/quorum.md)";
 
 fn advice(world: &World) -> &'static str {
     if Kind::of(world) == Kind::Static { STATIC_ADVICE } else { ADVICE }
@@ -49,6 +49,15 @@ pub(crate) fn view(quorum: &QuorumView) -> api::QuorumStatus {
                 .collect(),
         ),
     }
+}
+
+/// Did Kafka say that this node votes? Where it is silent, what it said last counts.
+pub(crate) fn has_voted(world: &World, node: NodeId) -> bool {
+    if let Some(quorum) = world.answers.quorum.known() {
+        return quorum.has_voter(node);
+    }
+    let status = world.kafka.status.as_ref().and_then(|status| status.quorum.as_ref());
+    status.and_then(|quorum| quorum.voter_ids.as_ref()).is_some_and(|voters| voters.contains(&node.0))
 }
 
 /// The conditions of a quorum that was formed. What nobody asked about stays as it was said last.

@@ -47,6 +47,13 @@ pub(crate) fn next(world: &World, gone: BTreeSet<NodeId>) -> Vec<NodeId> {
     before.into_iter().chain(new).take(AT_ONCE).collect()
 }
 
+/// Is the node registered as a broker, as far as anybody can tell?
+pub(crate) fn may_be_registered(world: &World, node: NodeId) -> bool {
+    let Answer::Known(registered) = &world.answers.registered else { return true };
+    registered.brokers.iter().any(|broker| broker.node == node)
+        || !registered.fenced_known && tracked(world).contains(&node)
+}
+
 /// How long a broker serves before it is told that it does not answer: while they restart, an answer gets lost now and then.
 const SETTLED: Duration = Duration::from_secs(60);
 

@@ -8,29 +8,56 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use karst_api as api;
 
-use crate::claim_memory::{is_disposable, is_to_be_released};
+use crate::claim_memory::{emptied_in, is_disposable, is_to_be_released, is_volume_of};
 use crate::cluster::{Cluster, Pool};
 use crate::ids::NodeId;
-use crate::listeners::Reach;
+use crate::left_behind::Kept;
+use crate::listeners::{Reach, kept};
 use crate::names::{LISTENER_LABEL, POD_NAME_LABEL, POOL_FINALIZER, POOL_LABEL, VIRTUAL_POOL, node_of_pod};
+use crate::notice::Notice;
 use crate::plan::{Protection, Removal, Seen};
 use crate::pools;
 use crate::problem::Problem;
 use crate::strangers;
-use crate::world::{ClaimsByPod, Meta, World};
+use crate::world::{ClaimView, ClaimsByPod, Meta, World};
 
-/// The objects that are no longer wanted.
-pub(crate) fn of(world: &World, cluster: &Cluster, refused: &BTreeMap<String, Vec<Problem>>) -> Vec<Removal> {
+/// Tells of an object whether it is of a node that is gone.
+fn is_left<'a>(
+    world: &'a World,
+    cluster: &'a Cluster,
+    refused: &'a BTreeMap<String, Vec<Problem>>,
+) -> impl Fn(&Meta) -> bool + 'a {
     let names = |pool: &Pool| pool.ids.iter().map(|id| world.key.pod(&pool.name, *id)).collect();
     let wanted: Vec<(&Pool, BTreeSet<String>)> =
         cluster.pools.iter().map(|pool| (pool, names(pool))).collect();
-    let is_left = |meta: &Meta| {
+    move |meta: &Meta| {
         let pool = meta.labels.get(POOL_LABEL);
         let pool = pool.and_then(|name| wanted.iter().find(|(pool, _)| pool.name == *name));
         let (Some((pool, wanted)), Some(pod)) = (pool, meta.labels.get(POD_NAME_LABEL)) else { return false };
         let is_wanted = wanted.contains(pod);
         !is_wanted && !refused.contains_key(&pool.name) && !world.pods.contains_key(pod) && !meta.deleting
-    };
+    }
+}
+
+/// Claims of nodes that are gone, and that are not to outlive them.
+pub(crate) fn claims<'w>(
+    world: &'w World,
+    cluster: &Cluster,
+    refused: &BTreeMap<String, Vec<Problem>>,
+) -> Vec<&'w ClaimView> {
+    let is_left = is_left(world, cluster, refused);
+    let claims = world.claims.values().map(AsRef::as_ref);
+    claims.filter(|claim| is_disposable(world, &claim.meta) && is_left(&claim.meta)).collect()
+}
+
+/// The objects that are no longer wanted, but for what brokers left behind that is still needed.
+pub(crate) fn of(
+    world: &World,
+    cluster: &Cluster,
+    refused: &BTreeMap<String, Vec<Problem>>,
+    kept: &Kept,
+) -> Vec<Removal> {
+    let is_left = is_left(world, cluster, refused);
     let maps = world
         .config_maps
         .values()
@@ -41,8 +68,7 @@ pub(crate) fn of(world: &World, cluster: &Cluster, refused: &BTreeMap<String, Ve
         .values()
         .filter(|secret| is_left(&secret.meta))
         .map(|secret| Removal::Secret(Seen::of(&secret.meta)));
-    let claims =
-        world.claims.values().filter(|claim| is_left(&claim.meta) && is_disposable(world, &claim.meta));
+    let claims = claims(world, cluster, refused).into_iter().filter(|claim| !kept.has(&claim.meta.name));
     let claims = claims.filter_map(|claim| {
         let pod = claim.meta.labels.get(POD_NAME_LABEL)?.clone();
         Some(Removal::Claim { claim: Seen::of(&claim.meta), pod })
@@ -55,15 +81,20 @@ pub(crate) fn of(world: &World, cluster: &Cluster, refused: &BTreeMap<String, Ve
     let sets = sets
         .filter(|set| set.pods.is_empty() && !set.meta.deleting)
         .map(|set| Removal::PodSet(Seen::of(&set.meta)));
-    let services = services(world, cluster, is_left);
+    let services = services(world, cluster, &is_left);
     let all = maps.chain(secrets).chain(claims).chain(volumes).chain(sets).chain(services);
     all.filter(|removal| !strangers::is_theirs(world, removal)).collect()
 }
 
-/// Services of listeners that are no longer asked for, and of brokers that are gone. Others are not ours to remove.
+/// Services of listeners that are no longer asked for, and of brokers that are gone. Others are not ours to remove, and those by
+/// which brokers that run are still reached stay.
 fn services(world: &World, cluster: &Cluster, is_left: impl Fn(&Meta) -> bool) -> Vec<Removal> {
+    let told = kept::still_told(world, cluster);
     let is_unwanted = |meta: &Meta| {
         let Some(name) = meta.labels.get(LISTENER_LABEL) else { return false };
+        if told.contains(name.as_str()) && !is_left(meta) {
+            return false;
+        }
         let listener = cluster.listeners.iter().find(|one| one.name == *name && one.reach != Reach::Internal);
         let Some(listener) = listener else { return true };
         let node = meta.labels.get(POD_NAME_LABEL).and_then(|pod| node_of_pod(pod));
@@ -81,10 +112,37 @@ fn services(world: &World, cluster: &Cluster, is_left: impl Fn(&Meta) -> bool) -
     unwanted.map(|service| Removal::Service(Seen::of(&service.meta))).collect()
 }
 
-/// Claims of volumes that nodes of the pool no longer have. Each waits until its node's pod is one that was made without
-/// it.
+/// Claims of volumes that nodes of the pool no longer have. Each waits until its node's pod is one that was made without it, and
+/// goes only if the pod that had it last was seen to have nothing there.
 fn removed_volumes(world: &World, pool: &Pool, claims: &ClaimsByPod<'_>) -> Vec<Removal> {
-    let Some(set) = world.pod_sets.get(&world.key.pod_set(&pool.name)) else { return Vec::new() };
+    let (empty, _) = claims_of_volumes(world, pool, claims);
+    let removal = |(claim, pod): (&ClaimView, String)| Removal::Claim { claim: Seen::of(&claim.meta), pod };
+    empty.into_iter().map(removal).collect()
+}
+
+/// That claims of volumes which are gone stay, because nobody knows what they hold: their pods were replaced by somebody else, or by
+/// an accident, before they were seen empty.
+pub(crate) fn volumes_left(
+    world: &World,
+    cluster: &Cluster,
+    refused: &BTreeMap<String, Vec<Problem>>,
+) -> Vec<Notice> {
+    let pools = cluster.pools.iter().filter(|pool| !refused.contains_key(&pool.name));
+    let by_pod = world.claims_by_pod();
+    let left = pools.filter_map(|pool| {
+        let (_, unknown) = claims_of_volumes(world, pool, &by_pod);
+        let claims: Vec<String> = unknown.into_iter().map(|(claim, _)| claim.meta.name.clone()).collect();
+        (!claims.is_empty()).then(|| Notice::VolumesLeft { pool: pool.name.clone(), claims })
+    });
+    left.collect()
+}
+
+/// Claims, and the pods that had them.
+type OfPods<'w> = Vec<(&'w ClaimView, String)>;
+
+/// The disposable claims of volumes that nodes of the pool no longer have: those that are known to hold nothing, and the others.
+fn claims_of_volumes<'w>(world: &World, pool: &Pool, claims: &ClaimsByPod<'w>) -> (OfPods<'w>, OfPods<'w>) {
+    let Some(set) = world.pod_sets.get(&world.key.pod_set(&pool.name)) else { return Default::default() };
     let of_node = |node: &NodeId| {
         let name = world.key.pod(&pool.name, *node);
         let (Some(wanted), Some(pod)) = (set.pods.get(&name), world.pods.get(&name)) else {
@@ -98,21 +156,15 @@ fn removed_volumes(world: &World, pool: &Pool, claims: &ClaimsByPod<'_>) -> Vec<
             let is_listed = disks.filter_map(|disk| disk.claim_name(&name)).any(|has| has == claim);
             is_listed || wanted.uses(claim)
         };
-        let of_pod = claims.get(name.as_str()).into_iter().flatten();
+        let of_pod = claims.get(name.as_str()).into_iter().flatten().copied().map(Arc::as_ref);
         let gone = of_pod.filter(|claim| {
             let meta = &claim.meta;
             is_volume_of(meta, &name) && is_disposable(world, meta) && !meta.deleting && !has(&meta.name)
         });
-        gone.map(|claim| Removal::Claim { claim: Seen::of(&claim.meta), pod: name.clone() }).collect()
+        gone.map(|claim| (claim, name.clone())).collect()
     };
-    pool.nodes.iter().flat_map(of_node).collect()
-}
-
-/// Was the claim made for a volume of this pod? By its label and by its name.
-fn is_volume_of(claim: &Meta, pod: &str) -> bool {
-    let volume = || claim.name.strip_prefix("data-")?.strip_suffix(pod)?.strip_suffix('-');
-    claim.labels.get(POD_NAME_LABEL).is_some_and(|label| label == pod)
-        && volume().is_some_and(|id| id.parse::<i32>().is_ok())
+    let all = pool.nodes.iter().flat_map(of_node);
+    all.partition(|(claim, _)| !claim.bound || emptied_in(&claim.meta).is_some())
 }
 
 /// Which pools are to be protected from now on, and which no longer.

@@ -15,16 +15,18 @@ use crate::logging;
 use crate::metrics;
 use crate::names::{self, ClusterKey, LONGEST_NAME};
 use crate::notice::Notice;
+use crate::podset;
 use crate::pools;
 use crate::privileges;
 use crate::probes;
 use crate::problem::Problem;
+use crate::quorum_status;
 use crate::rack;
 use crate::references::Wish;
 use crate::settings;
 use crate::upgrade;
 use crate::versions::{self, KafkaVersion};
-use crate::world::World;
+use crate::world::{PodSetView, World};
 
 /// What came of reading the resources.
 #[derive(Debug, Default)]
@@ -121,26 +123,49 @@ pub fn resolve(world: &World) -> Resolved {
 /// The nodes of pools that are refused: those that their pod sets list. What they do, their pods tell, and of one that is not
 /// there, the status, or else what its pod set asks for. Where every node's settings name all voters, those of pools that are not
 /// there to be read count too: they run on, and a list without them is another quorum.
+///
+/// Whoever may write pod sets must not write that list: see [`of_set`]. A node of a pool that was read is none of another one, and where
+/// two others name the same node, the last one counts: those that Karst described come last.
 fn kept(world: &World, pools: &[Pool], refused: &BTreeMap<String, Vec<Problem>>) -> Vec<Kept> {
     let known: BTreeSet<String> = pools.iter().map(|pool| world.key.pod_set(&pool.name)).collect();
     let unread = world.pod_sets.keys().filter(|name| pools::quorum_is_fixed(world) && !known.contains(*name));
     let pools_of_sets = refused.keys().map(|pool| (world.key.pod_set(pool), world.pools.get(pool)));
     let mut sets: BTreeMap<_, _> = unread.map(|name| (name.clone(), None)).collect();
     sets.extend(pools_of_sets);
-    let mut kept = Vec::new();
-    for (name, pool) in sets {
+    let ours: BTreeSet<&String> = podset::described_by_karst(world).map(|(name, _)| name).collect();
+    let (described, others): (Vec<_>, Vec<_>) = sets.into_iter().partition(|(name, _)| ours.contains(name));
+    let read: BTreeSet<NodeId> = pools.iter().flat_map(|pool| pool.nodes.iter().copied()).collect();
+    let mut kept = BTreeMap::new();
+    for (name, pool) in others.into_iter().chain(described) {
         let Some(set) = world.pod_sets.get(&name) else { continue };
         let status = pool.and_then(|pool| pool.status.as_ref()?.roles.as_deref());
-        for (pod, wanted) in &set.pods {
+        for pod in of_set(world, set, ours.contains(&name)) {
             let runs =
                 world.pods.get(pod).and_then(|pod| Roles::of(pod.runs_controller(), pod.runs_broker()));
-            let roles = runs.or_else(|| Roles::parse(status?)).or_else(|| wanted.roles());
-            if let (Some(id), Some(roles)) = (names::node_of_pod(pod), roles) {
-                kept.push(Kept { id, pod: pod.clone(), roles });
-            }
+            let roles = runs.or_else(|| Roles::parse(status?)).or_else(|| set.pods.get(pod)?.roles());
+            let Some(id) = names::node_of_pod(pod).filter(|id| !read.contains(id)) else { continue };
+            // What a description of somebody else says of it does not take its vote away.
+            let votes = !ours.contains(&name) && quorum_status::has_voted(world, id);
+            let roles =
+                if votes { roles.map(Roles::with_controller).or(Some(Roles::Controller)) } else { roles };
+            kept.extend(roles.map(|roles| (id, Kept { id, pod: pod.clone(), roles })));
         }
     }
-    kept
+    kept.into_values().collect()
+}
+
+/// The pods of a pod set that count: those that it lists, if Karst described them. Of a pod set that somebody else wrote, or changed,
+/// they are those that run for it, and those that it lists of which Kafka said that they vote: it adds nobody to the voters, and takes
+/// nobody away from them.
+fn of_set<'a>(world: &'a World, set: &'a PodSetView, is_ours: bool) -> BTreeSet<&'a String> {
+    let listed = set.pods.keys();
+    if is_ours {
+        return listed.collect();
+    }
+    let votes =
+        |pod: &&String| names::node_of_pod(pod).is_some_and(|node| quorum_status::has_voted(world, node));
+    let runs = world.pods.iter().filter(|(_, pod)| pod.meta.owners.contains(&set.meta.uid));
+    listed.filter(votes).chain(runs.map(|(name, _)| name)).collect()
 }
 
 /// The files of nodes that users have a say in.

@@ -245,12 +245,14 @@ impl Restoration {
         let identity = |claim: &ClaimView| (claim.meta.name.clone(), claim.meta.uid.clone());
         Some(Restart {
             keeps: Vec::new(),
+            loses_disk: true,
             node,
             pod: pod.meta.name.clone(),
             uid: pod.meta.uid.clone(),
             causes: vec![self.cause.clone()],
             claims: claim.map(identity).into_iter().collect(),
             exposed: None,
+            leaderless: None,
         })
     }
 }

@@ -9,15 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use crate::absences::PATIENCE;
 use crate::certificates::{self, Inside, Stale};
 use crate::claims;
-use crate::cluster::{Cluster, Node};
+use crate::cluster::{Cluster, Node, Roles};
 use crate::departed;
 use crate::health;
 use crate::ids::NodeId;
+use crate::membership;
 use crate::names::{
-    DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, POD_NAME_LABEL, RESTARTS_AT_ONCE_ANNOTATION,
-    RESTORE_ANNOTATION, is_true,
+    BROKER_ROLE_LABEL, CONTROLLER_ROLE_LABEL, DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION,
+    POD_NAME_LABEL, RESTARTS_AT_ONCE_ANNOTATION, RESTORE_ANNOTATION, is_true,
 };
 use crate::notice::Notice;
 use crate::reach;
@@ -35,8 +37,6 @@ const CALM: Duration = Duration::from_secs(20);
 
 /// For so long a pod that was made anew counts as one that was just restarted.
 const RESTARTED: Duration = Duration::from_secs(300);
-/// How long a pod that is not to restart may be unready before it is told that others wait for it.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why a pod restarts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +59,8 @@ pub enum Cause {
     FormedAnew,
     /// The file systems of these claims grow only when they are mounted anew.
     Resize(Vec<String>),
+    /// It does not run, and cannot start on these claims: they are being deleted, and are kept for its sake.
+    ClaimsGo(Vec<String>),
 }
 
 impl Cause {
@@ -76,6 +78,7 @@ impl Cause {
             Self::Restored => "VoterRestored",
             Self::FormedAnew => "FormedAnew",
             Self::Resize(_) => "FileSystemResizeNeeded",
+            Self::ClaimsGo(_) => "ClaimDeleted",
         }
     }
 }
@@ -102,6 +105,9 @@ impl fmt::Display for Cause {
             Self::Resize(claims) => {
                 write!(f, "file system resize: {} grew and must be mounted anew", claims.join(", "))
             }
+            Self::ClaimsGo(claims) => {
+                write!(f, "it cannot start on what is being deleted: PVC {}", claims.join(", "))
+            }
         }
     }
 }
@@ -121,14 +127,29 @@ pub struct Restart {
     pub claims: Vec<(String, String)>,
     /// Disks on which its successor is to start: they must be there, and not on their way out, or it would start empty.
     pub keeps: Vec<(String, String)>,
-    /// Partitions that have too few replicas to be protected, and take no writes meanwhile.
+    /// Does a disk go with it? Look once more whether that is still wanted: it cannot be undone.
+    pub loses_disk: bool,
+    /// Partitions that have too few replicas, or too few in sync, to be protected, and take no writes meanwhile.
     pub exposed: Option<String>,
+    /// That fewer than a majority of the voters is left meanwhile.
+    pub leaderless: Option<String>,
 }
 
 impl Restart {
     /// Did a user ask for just this, by an annotation?
     pub fn is_asked_for(&self) -> bool {
         self.causes.iter().any(|cause| matches!(cause, Cause::Asked | Cause::EmptyDisks | Cause::Restored))
+    }
+
+    /// Is this still the pod that is to lose its disk, and does it carry all that was asked of it? A wish may have been taken back since.
+    pub fn is_still_asked_of(&self, pod: &PodView) -> bool {
+        let asks = |cause: &Cause, annotation: &str| {
+            !self.causes.contains(cause) || is_true(Some(&pod.meta.annotations), annotation)
+        };
+        pod.meta.uid == self.uid
+            && !pod.meta.deleting
+            && asks(&Cause::EmptyDisks, DELETE_POD_AND_CLAIM_ANNOTATION)
+            && asks(&Cause::Asked, MANUAL_ROLL_ANNOTATION)
     }
 
     /// Is it about to be too late for it?
@@ -191,12 +212,28 @@ pub(crate) struct Due<'a> {
     pub(crate) causes: Vec<Cause>,
     /// What becomes of its disks.
     pub(crate) disks: Disks,
+    /// Does it run the broker role, as far as anybody can tell?
+    is_broker: bool,
+    /// Does it run the controller role, as far as anybody can tell?
+    votes: bool,
+    /// Is a volume to go of which it cannot say what is there?
+    pub(crate) hides_a_volume: bool,
 }
 
 impl Due<'_> {
+    /// What becomes of its records. Those on a volume that its successor does not have are as good as lost.
+    pub(crate) fn data(&self) -> Disks {
+        if self.hides_a_volume { Disks::Go } else { self.disks }
+    }
+
+    /// Does it not run, and wait for claims that wait for it?
+    fn cannot_start(&self) -> bool {
+        self.causes.iter().any(|cause| matches!(cause, Cause::ClaimsGo(_)))
+    }
+
     /// Is it one, or does this restart make it one?
     fn is_controller(&self) -> bool {
-        self.pod.runs_controller() || self.node.pool.roles.has_controller()
+        self.votes || self.node.pool.roles.has_controller()
     }
 
     fn wants_empty_disks(&self) -> bool {
@@ -209,9 +246,35 @@ impl Due<'_> {
 
     /// Could it lose a directory by this? A broker that serves can say what is in it.
     fn may_lose_a_volume(&self) -> bool {
-        let changes = |cause: &Cause| matches!(cause, Cause::Changed(parts) if parts.contains(&VOLUMES));
-        self.pod.runs_broker() && self.pod.serves_kafka() && self.causes.iter().any(changes)
+        self.is_broker && self.pod.serves_kafka() && change_volumes(&self.causes)
     }
+}
+
+fn change_volumes(causes: &[Cause]) -> bool {
+    causes.iter().any(|cause| matches!(cause, Cause::Changed(parts) if parts.contains(&VOLUMES)))
+}
+
+/// Claims that are seen empty right before these restarts, by the pods that have them: those of volumes that go. Of a broker that
+/// serves that was asked before it was chosen, and what is no broker has no records. Of others nobody knows, unless a person does.
+pub(crate) fn emptied(
+    world: &World,
+    due: &[Due<'_>],
+    restarts: &[Restart],
+) -> BTreeMap<String, Vec<(String, String)>> {
+    let restarting = |due: &&Due<'_>| restarts.iter().any(|restart| restart.uid == due.pod.meta.uid);
+    let is_known = |due: &&Due<'_>| {
+        let is_empty = !due.is_broker || due.may_lose_a_volume();
+        is_empty
+            || storage_change::skips_check(world)
+            || safety::is_allowed_to_lose(world, &due.pod.meta.name)
+    };
+    let known = due.iter().filter(restarting).filter(|due| change_volumes(&due.causes)).filter(is_known);
+    let claims = known.map(|due| {
+        let going = storage_change::claims_of_removed_volumes(world, due.node, due.pod);
+        let claims = going.map(|claim| (claim.meta.name.clone(), claim.meta.uid.clone()));
+        (due.pod.meta.uid.clone(), claims.collect())
+    });
+    claims.collect()
 }
 
 /// The pods that are to restart, in the order of their nodes.
@@ -248,7 +311,7 @@ fn due_pod<'a>(
     let mut causes = Vec::new();
     let changed = revision::differences(pod.revision(), wanted.revision.as_deref());
     if !changed.is_empty() {
-        causes.push(Cause::Changed(changed));
+        causes.push(Cause::Changed(changed.clone()));
     }
     causes.extend(certificates::stale(world, inside, pod).map(Cause::Certificates));
     if reach::is_cut_off(pod, voters) {
@@ -265,12 +328,66 @@ fn due_pod<'a>(
     if !grown.is_empty() {
         causes.push(Cause::Resize(grown));
     }
+    let waits_for = claims_waited_for(world, node, pod);
+    if !waits_for.is_empty() {
+        causes.push(Cause::ClaimsGo(waits_for));
+    }
     if causes.is_empty() {
         return None;
     }
     let is_emptied = causes.contains(&Cause::EmptyDisks);
     let disks = if is_emptied { Disks::Go } else { safety::disks_of(world, node, pod, losing) };
-    Some(Due { node, pod, causes, disks })
+    let wanted = wanted.roles();
+    let is_told = Told { pod, is_current: changed.is_empty() };
+    let answers = &world.answers;
+    let is_registered = answers
+        .registered
+        .known()
+        .is_some_and(|known| known.brokers.iter().any(|broker| broker.node == node.id));
+    let has_vote = answers.quorum.known().is_some_and(|quorum| quorum.has_voter(node.id));
+    let asks = |has: fn(Roles) -> bool| has(node.pool.roles) || wanted.is_some_and(has);
+    let is_broker = is_registered || is_told.runs(BROKER_ROLE_LABEL, asks(Roles::has_broker));
+    let votes = has_vote || is_told.runs(CONTROLLER_ROLE_LABEL, asks(Roles::has_controller));
+    let is_silent = is_broker && !pod.serves_kafka() && change_volumes(&causes);
+    let hides_a_volume = is_silent && storage_change::may_hide_records(world, node, pod);
+    Some(Due { node, pod, causes, disks, is_broker, votes, hides_a_volume })
+}
+
+/// What the labels of a pod say of its roles. Whoever may change a pod may change its labels, by mistake too.
+struct Told<'a> {
+    pod: &'a PodView,
+    /// Was it made from the description that is wanted now?
+    is_current: bool,
+}
+
+impl Told<'_> {
+    /// Does it run a role that is wanted of its node, or not? Only one that is about to get the role may deny it.
+    fn runs(&self, label: &str, is_wanted: bool) -> bool {
+        let told = self.pod.meta.labels.get(label).map(String::as_str);
+        told == Some("true") || is_wanted && (self.is_current || told != Some("false"))
+    }
+}
+
+/// Claims that are being deleted, and on which a pod waits that does not run.
+fn claims_waited_for(world: &World, node: Node<'_>, pod: &PodView) -> Vec<String> {
+    if pod.phase != "Pending" && !pod.is_finished() {
+        return Vec::new();
+    }
+    let own = own_claims(world, node, pod).filter(|claim| safety::goes_with(claim, Some(pod)));
+    own.map(|claim| claim.meta.name.clone()).collect()
+}
+
+/// The claims of a pod, also of volumes that its pool no longer has, or that lost their labels.
+fn own_claims<'a>(
+    world: &'a World,
+    node: Node<'_>,
+    pod: &'a PodView,
+) -> impl Iterator<Item = &'a std::sync::Arc<ClaimView>> {
+    let disks = node.pool.storage.disks().iter();
+    let names: BTreeSet<String> = disks.filter_map(|disk| disk.claim_name(&pod.meta.name)).collect();
+    world.claims.values().filter(move |claim| {
+        claim.meta.labels.get(POD_NAME_LABEL) == Some(&pod.meta.name) || names.contains(&claim.meta.name)
+    })
 }
 
 /// Pod sets whose annotation asks for a restart of all their pods. Each pod carries the wish from then on: it goes with
@@ -311,13 +428,31 @@ pub(crate) fn next(world: &World, cluster: &Cluster, due: &[Due<'_>], held: &BTr
     let inside = Inside::of(world);
     let is_of_no_use = |pod: &PodView| pod.stuck.is_some() || certificates::is_of_no_use(world, &inside, pod);
     let (broken, due): (Vec<_>, Vec<_>) =
-        due.into_iter().partition(|due| is_of_no_use(due.pod) && due.disks == Disks::Stay);
+        due.into_iter().partition(|due| is_of_no_use(due.pod) && due.data() == Disks::Stay);
     if !broken.is_empty() {
         let restarts = broken.into_iter().map(|due| restart(world, due, None)).collect();
         return Roll { restarts, ..Roll::default() };
     }
+    // They do nothing for anybody, and wait for nobody but who has a copy of what they have.
+    let (idle, others): (Vec<_>, Vec<_>) = due.iter().copied().partition(|due| due.cannot_start());
+    let roll = || in_turn(world, cluster, others, absent(world, cluster, &due));
+    match idle.is_empty() {
+        true => roll(),
+        false => Choice { world, cluster }.among(idle).or(roll()),
+    }
+}
+
+/// Of those that run, or could. Those that are absent keep them from their restarts.
+fn in_turn<'d>(
+    world: &World,
+    cluster: &Cluster,
+    due: Vec<&'d Due<'d>>,
+    absent: Vec<(String, Option<String>)>,
+) -> Roll {
+    if due.is_empty() {
+        return Roll::default();
+    }
     let choice = Choice { world, cluster };
-    let absent = absent(world, cluster, &due);
     let (ending, due): (Vec<_>, Vec<_>) = due.into_iter().partition(|due| due.cannot_wait());
     let first = choice.before_their_end(ending);
     if first.asks() || first.has_begun() || (due.is_empty() && first.look_again.is_some()) {
@@ -355,19 +490,26 @@ fn absent(world: &World, cluster: &Cluster, due: &[&Due<'_>]) -> Vec<(String, Op
 /// That a pod has not been ready for longer than a restart takes. It is told with the time, not with how long that is: a message
 /// that changes is written again and again.
 fn unready_for_long(world: &World, pod: &PodView) -> Option<String> {
-    let since = pod.since.filter(|since| !pod.ready && world.time_since(*since) >= PATIENCE)?;
+    // One that no machine has taken yet says nothing of itself.
+    let since = pod.since.or(pod.meta.created);
+    let since = since.filter(|since| !pod.ready && world.time_since(*since) >= PATIENCE)?;
     Some(format!("it has not been ready since {}", since.strftime("%Y-%m-%d %H:%M UTC")))
 }
 
 fn restart(world: &World, due: &Due<'_>, exposed: Option<String>) -> Restart {
-    let of_pod = |claim: &&std::sync::Arc<ClaimView>| {
-        claim.meta.labels.get(POD_NAME_LABEL) == Some(&due.pod.meta.name) && !claim.meta.deleting
-    };
+    let own = || own_claims(world, due.node, due.pod);
     let names = |claim: &std::sync::Arc<ClaimView>| (claim.meta.name.clone(), claim.meta.uid.clone());
-    let claims = world.claims.values().filter(of_pod).map(names);
     let (claims, keeps) = match due.disks {
-        _ if due.wants_empty_disks() => (claims.collect(), Vec::new()),
-        Disks::Stay => (Vec::new(), claims.collect()),
+        _ if due.wants_empty_disks() => {
+            (own().filter(|claim| !claim.meta.deleting).map(names).collect(), Vec::new())
+        }
+        // With one among them that goes the restart is refused. A claim that goes and holds nothing is not kept.
+        Disks::Stay => {
+            let is_kept = |claim: &&std::sync::Arc<ClaimView>| {
+                !claim.meta.deleting || safety::goes_with(claim, Some(due.pod))
+            };
+            (Vec::new(), own().filter(is_kept).map(names).collect())
+        }
         Disks::Go => (Vec::new(), Vec::new()),
     };
     Restart {
@@ -377,7 +519,9 @@ fn restart(world: &World, due: &Due<'_>, exposed: Option<String>) -> Restart {
         causes: due.causes.clone(),
         claims,
         keeps,
+        loses_disk: due.disks == Disks::Go,
         exposed,
+        leaderless: None,
     }
 }
 
@@ -405,8 +549,7 @@ impl Choice<'_> {
             return Roll::default();
         }
         let told: Vec<_> = ending.iter().filter_map(|due| self.ends(due)).collect();
-        let (controllers, brokers): (Vec<_>, Vec<_>) =
-            ending.into_iter().partition(|due| due.pod.runs_controller());
+        let (controllers, brokers): (Vec<_>, Vec<_>) = ending.into_iter().partition(|due| due.votes);
         let mut held = Roll { notices: told, look_again: Some(LOOK_AGAIN), ..Roll::default() };
         for group in [controllers, brokers].into_iter().filter(|group| !group.is_empty()) {
             let roll = self.of_group(group);
@@ -450,8 +593,8 @@ impl Choice<'_> {
 
     fn of_group(&self, group: Vec<&Due<'_>>) -> Roll {
         let brokers: BTreeSet<NodeId> =
-            group.iter().filter(|due| due.pod.runs_broker()).map(|due| due.node.id).collect();
-        let asks_quorum = group.iter().any(|due| due.pod.runs_controller());
+            group.iter().filter(|due| due.is_broker).map(|due| due.node.id).collect();
+        let asks_quorum = group.iter().any(|due| due.votes);
         let answers = &self.world.answers;
         let mut roll = Roll {
             asks_quorum: asks_quorum && !answers.quorum.was_asked(),
@@ -473,8 +616,15 @@ impl Choice<'_> {
 
     /// What does not serve first, the leader of the quorum last.
     fn ordered<'d>(&self, mut group: Vec<&'d Due<'d>>) -> Vec<&'d Due<'d>> {
-        let leader = self.world.answers.quorum.known().map(|quorum| quorum.leader);
-        group.sort_by_key(|due| (due.pod.ready, leader == Some(due.node.id), due.node.id));
+        let quorum = self.world.answers.quorum.known();
+        let leader = quorum.map(|quorum| quorum.leader);
+        // Nobody misses the vote of one that Kafka gives none, and its restart may be what it needs.
+        let has_vote = |node| quorum.is_some_and(|quorum| quorum.has_voter(node));
+        let votes = |node: NodeId| has_vote(node) || !self.world.is_refused_a_vote(node);
+        group.sort_by_key(|due| {
+            let node = due.node.id;
+            (due.pod.ready, votes(node), leader == Some(node), node)
+        });
         group
     }
 
@@ -491,7 +641,7 @@ impl Choice<'_> {
                 continue;
             }
             let pod = || due.pod.meta.name.clone();
-            stop.insert(due.node.id, due.disks);
+            stop.insert(due.node.id, due.data());
             let held = self.held(due, partitions, &judge, &stop);
             if held.is_some() {
                 stop.remove(&due.node.id);
@@ -513,7 +663,8 @@ impl Choice<'_> {
                     let exposed: Vec<_> =
                         here().filter(|partition| is_exposed(partition, due.node.id)).collect();
                     let exposed = (!exposed.is_empty()).then(|| health::some_of(&exposed));
-                    roll.restarts.push(restart(self.world, due, exposed));
+                    let leaderless = self.without_majority(due);
+                    roll.restarts.push(Restart { leaderless, ..restart(self.world, due, exposed) });
                 }
             }
         }
@@ -533,7 +684,7 @@ impl Choice<'_> {
         let annotations = self.world.kafka.metadata.annotations.as_ref();
         let allowed = annotations.and_then(|all| all.get(RESTARTS_AT_ONCE_ANNOTATION));
         let allowed = allowed.and_then(|count| count.parse().ok()).unwrap_or(1);
-        if due.is_controller() || due.disks == Disks::Go { 1 } else { allowed.max(1) }
+        if due.is_controller() || due.data() == Disks::Go { 1 } else { allowed.max(1) }
     }
 
     /// Was it some time ago that a pod came back from a restart? One that is older comes and goes by itself, and is no reason to be
@@ -562,6 +713,33 @@ impl Choice<'_> {
         self.cluster.nodes().filter(waits).map(|node| node.id).collect()
     }
 
+    /// That a restart for which others wait leaves too few voters. Those that wait cannot vote before, so it is done all the same.
+    fn without_majority(&self, due: &Due<'_>) -> Option<String> {
+        let waiting = self.waiting_for(due);
+        let quorum = self.world.answers.quorum.known().filter(|quorum| quorum.has_voter(due.node.id))?;
+        let absent: BTreeSet<NodeId> = waiting.into_iter().filter(|node| quorum.has_voter(*node)).collect();
+        let (all, left) = (quorum.voters.len(), self.others_without(&absent, quorum, due.node.id).len());
+        let is_too_few = !absent.is_empty() && left < health::majority(all);
+        is_too_few.then(|| {
+            format!(
+                "{left} of {all} controllers are left, and nobody leads: nodes without a certificate ({}) can start only after it",
+                health::list(&absent)
+            )
+        })
+    }
+
+    /// The voters besides a node that are up and caught up. Those that wait for its restart are not.
+    fn others_without(
+        &self,
+        waiting: &BTreeSet<NodeId>,
+        quorum: &QuorumView,
+        node: NodeId,
+    ) -> BTreeSet<NodeId> {
+        let mut others = health::caught_up_without(self.world, quorum, node);
+        others.retain(|other| !waiting.contains(other));
+        others
+    }
+
     /// What of the node's work is missed is asked before what becomes of its vote: none is given up in vain.
     fn held(
         &self,
@@ -570,14 +748,14 @@ impl Choice<'_> {
         judge: &Judge<'_>,
         stop: &Stop,
     ) -> Option<Held> {
-        let is_allowed = due.disks == Disks::Go && safety::is_allowed_to_lose(self.world, &due.pod.meta.name);
-        let broker =
-            due.pod.runs_broker().then(|| self.held_by_partitions(due, partitions, judge, stop)).flatten();
+        let is_allowed =
+            due.data() == Disks::Go && safety::is_allowed_to_lose(self.world, &due.pod.meta.name);
+        let broker = due.is_broker.then(|| self.held_by_partitions(due, partitions, judge, stop)).flatten();
         let lost = || due.may_lose_a_volume().then(|| storage_change::lost_by_restart(self.world, due.node));
         broker
             .filter(|_| !is_allowed)
             .or_else(|| lost().flatten().map(Held::Until))
-            .or_else(|| due.pod.runs_controller().then(|| self.held_by_quorum(due, is_allowed)).flatten())
+            .or_else(|| due.votes.then(|| self.held_by_quorum(due, is_allowed)).flatten())
     }
 
     fn held_by_partitions(
@@ -598,7 +776,12 @@ impl Choice<'_> {
         let is_given_up = safety::is_given_up(self.world, due.pod);
         let waits_for_a_person =
             obstacle.needs_a_person() || (is_given_up && obstacle.needs_a_person_in_the_end());
-        let why = obstacle.to_string();
+        let why = match due.hides_a_volume {
+            true => format!(
+                "a volume of it is to go, and it does not serve, so nobody sees what is there ({obstacle}); list the volume again to restart it with all it has"
+            ),
+            false => obstacle.to_string(),
+        };
         Some(if waits_for_a_person { Held::ForAPerson(why) } else { Held::Until(why) })
     }
 
@@ -661,8 +844,9 @@ impl Choice<'_> {
         let can_join =
             |node: &Node<'_>| !certificates::lacks_certificate(self.world, &self.cluster.pod_name(*node));
         let wanted = self.cluster.voters().filter(can_join).map(|node| node.id);
-        let missing = wanted.filter(|node| !quorum.has_voter(*node) && !self.world.is_refused_a_vote(*node));
-        let missing: BTreeSet<NodeId> = missing.collect();
+        let without_vote = wanted.filter(|node| !quorum.has_voter(*node));
+        let (refused, missing): (BTreeSet<NodeId>, BTreeSet<NodeId>) =
+            without_vote.partition(|node| self.world.is_refused_a_vote(*node));
         if !missing.is_empty() && !due.cannot_wait() {
             let missing = health::list(&missing);
             return Some(Held::Until(format!("these controllers have not joined the quorum yet: {missing}")));
@@ -670,7 +854,7 @@ impl Choice<'_> {
         let waiting = self.waiting_for(due);
         let vote = quorum.voters.iter().map(|voter| voter.node);
         let vote: BTreeSet<NodeId> = vote.filter(|node| !waiting.contains(node)).collect();
-        let mut others = health::caught_up_without(self.world, quorum, due.node.id);
+        let mut others = self.others_without(&waiting, quorum, due.node.id);
         if loses {
             let losing = health::losing_disks(self.world);
             others.retain(|other| !losing.contains(other));
@@ -680,7 +864,14 @@ impl Choice<'_> {
             false => vote.len().saturating_sub(1),
         };
         if others.len() >= needed {
-            return None;
+            let fewest = membership::fewest_beside(self.world, self.cluster, quorum);
+            let is_too_few = loses && !refused.is_empty() && others.len() < fewest;
+            return is_too_few.then(|| {
+                let (refused, left) = (health::list(&refused), some_or_none(&others));
+                Held::Until(format!(
+                    "its disk goes with its pod, so it would leave the quorum first; Kafka refuses controllers {refused} a vote, and {fewest} voters must be left meanwhile, but only these would be: {left}"
+                ))
+            });
         }
         let behind: BTreeSet<NodeId> =
             vote.into_iter().filter(|node| *node != due.node.id && !others.contains(node)).collect();
@@ -695,8 +886,9 @@ fn some_or_none(nodes: &BTreeSet<NodeId>) -> String {
     if nodes.is_empty() { "none".to_owned() } else { health::list(nodes) }
 }
 
-/// Does the partition take no writes while the node is away, whatever anybody does?
+/// Does the partition take no writes while the node is away? It has no replica more than it needs, or others that are not in sync can
+/// start only when this one has.
 fn is_exposed(partition: &PartitionView, node: NodeId) -> bool {
     partition.in_sync.contains(&node)
-        && partition.min_in_sync.is_some_and(|least| partition.replicas.len() <= least.max(1))
+        && partition.min_in_sync.is_some_and(|least| partition.in_sync.len() <= least.max(1))
 }

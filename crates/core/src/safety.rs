@@ -17,16 +17,22 @@ use crate::health;
 use crate::ids::NodeId;
 use crate::names::{ALLOW_LOSS_ANNOTATION, POD_NAME_LABEL, node_of_pod};
 use crate::storage::Medium;
-use crate::world::{Answer, PartitionView, Partitions, PartitionsByNode, PodView, Recovery, World};
+use crate::world::{
+    Answer, ClaimView, PartitionView, Partitions, PartitionsByNode, PodView, Recovery, World,
+};
 
 /// How long a node that does not serve, in a cluster that does not answer, is left to itself.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Is this a controller that does not serve, and did a person say that what only it had may be lost? A voter of a static quorum starts
-/// on an empty disk then, whatever the others have.
+/// on an empty disk then, whatever the others have, as soon as [`crate::let_in`] lets it.
 pub(crate) fn may_start_anew(world: &World, pod: &str) -> bool {
-    let waits = world.pods.get(pod).is_none_or(|pod| pod.runs_controller() && !pod.is_serving());
-    waits && is_allowed_to_lose(world, pod)
+    waits_to_serve(world, pod) && is_allowed_to_lose(world, pod)
+}
+
+/// Is this a controller that does not serve?
+pub(crate) fn waits_to_serve(world: &World, pod: &str) -> bool {
+    world.pods.get(pod).is_none_or(|pod| pod.runs_controller() && !pod.is_serving())
 }
 
 /// What becomes of a node's disks when its pod stops.
@@ -168,10 +174,19 @@ pub(crate) fn is_allowed_to_lose(world: &World, pod: &str) -> bool {
     may_lose(world).any(|named| named == pod)
 }
 
-/// Pods of which a claim is being deleted.
+/// Pods of which a claim is being deleted that may hold something.
 pub(crate) fn pods_losing_claims(world: &World) -> BTreeSet<&String> {
-    let going = world.claims.values().filter(|claim| claim.meta.deleting);
-    going.filter_map(|claim| claim.meta.labels.get(POD_NAME_LABEL)).collect()
+    let going = world.claims.values().filter_map(|claim| {
+        let pod = claim.meta.labels.get(POD_NAME_LABEL)?;
+        goes_with(claim, world.pods.get(pod).map(AsRef::as_ref)).then_some(pod)
+    });
+    going.collect()
+}
+
+/// Is a claim on its way out, and something on it may be lost with its pod? A claim outlives its pods: what another one wrote is on it,
+/// whatever has become of this one. One that never got a volume holds nothing, unless its pod served all the same.
+pub(crate) fn goes_with(claim: &ClaimView, pod: Option<&PodView>) -> bool {
+    claim.meta.deleting && (claim.bound || pod.is_some_and(|pod| pod.was_ready))
 }
 
 /// What becomes of a node's disks when its pod is replaced by one with the same claims.
@@ -181,14 +196,12 @@ pub(crate) fn disks_of(
     pod: &PodView,
     pods_losing_claims: &BTreeSet<&String>,
 ) -> Disks {
-    // What never served holds nothing that was acknowledged.
-    if !pod.was_ready {
-        return Disks::Stay;
-    }
     // A claim that is not seen may be gone.
+    let stays = |name: String| world.claims.get(&name).is_some_and(|claim| !goes_with(claim, Some(pod)));
     let is_kept = |medium: &Medium, claim: Option<String>| match medium {
-        Medium::Ephemeral { .. } => false,
-        Medium::Claim { .. } => claim.is_some_and(|name| world.claims.contains_key(&name)),
+        // The pod's own disk came with it: if it never served, nothing on it was acknowledged.
+        Medium::Ephemeral { .. } => !pod.was_ready,
+        Medium::Claim { .. } => claim.is_some_and(stays),
     };
     let disks = node.pool.storage.disks().iter();
     let mut kept = disks.map(|disk| is_kept(&disk.medium, disk.claim_name(&pod.meta.name)));
@@ -209,6 +222,10 @@ pub(crate) fn service(world: &World, node: NodeId, pod: &PodView) -> Service {
     }
     if is_unfenced(world, node) {
         return Service::Serves;
+    }
+    // It came back since Kafka was asked: what Kafka said of its partitions is from before, too.
+    if said.is_some_and(|said| said.serves) {
+        return Service::Late { for_long: false };
     }
     if pod.stuck.is_some() || pod.phase != "Running" {
         return Service::Idle;
@@ -447,7 +464,7 @@ pub(crate) fn recovery(world: &World, node: NodeId) -> Option<String> {
 
 /// Brokers that have not served for a while. That they recover their logs is told.
 pub(crate) fn late_brokers(world: &World) -> BTreeMap<NodeId, String> {
-    let late = world.pods.iter().filter(|(_, pod)| is_given_up(world, pod));
+    let late = world.pods.iter().filter(|(_, pod)| pod.runs_broker() && is_given_up(world, pod));
     launcher_hosts(world, late.filter_map(|(name, _)| node_of_pod(name)))
 }
 
@@ -459,7 +476,7 @@ pub(crate) fn launcher_hosts(
     let wanted: BTreeSet<NodeId> = nodes.into_iter().collect();
     let is_doubtful = |pod: &PodView| {
         let is_late = !pod.has_ready_kafka() && !pod.meta.deleting;
-        pod.runs_broker() && is_late && pod.stuck.is_none() && pod.phase == "Running"
+        is_late && pod.stuck.is_none() && pod.phase == "Running"
     };
     let pods = world.pods.iter().filter(|(_, pod)| is_doubtful(pod));
     let hosts = pods.filter_map(|(name, _)| {

@@ -12,6 +12,7 @@ use karst_api as api;
 use karst_api::bounds;
 use serde::Serialize;
 
+use crate::absences::{self, RESTART_TIME};
 use crate::certificates;
 use crate::cluster::{Cluster, Node};
 use crate::departed;
@@ -201,8 +202,6 @@ pub(crate) fn since(
     conditions
 }
 
-/// How long a pod that is replaced may take before its absence counts.
-const RESTART_TIME: Duration = Duration::from_secs(300);
 /// A pod this much younger than its node's settings is not the node's first.
 const NOT_THE_FIRST: Duration = Duration::from_secs(5);
 
@@ -260,7 +259,9 @@ fn was_ready(world: &World) -> bool {
 
 /// What is known of why the pod of a node does not serve.
 pub(crate) fn why_away(world: &World, name: &str, pod: Option<&Arc<PodView>>) -> Option<String> {
-    let Some(pod) = pod else { return terminating::keeps_from_starting(world, name) };
+    let Some(pod) = pod else {
+        return terminating::keeps_from_starting(world, name).or_else(|| absences::for_long(world, name));
+    };
     let is_overdue = terminating::overdue_since(world, &pod.meta).is_some();
     let terminates = || is_overdue.then(|| "it is being deleted, and does not go".to_owned());
     pod.stuck.clone().or_else(|| pod.sidecar.clone()).or_else(terminates)
@@ -277,6 +278,7 @@ fn is_restarting(world: &World, pod: &str) -> bool {
         None => {
             after(world.now, settings) > NOT_THE_FIRST
                 && terminating::keeps_from_starting(world, pod).is_none()
+                && !absences::is_overdue(world, pod)
         }
         Some(pod) if pod.stuck.is_some() => false,
         Some(pod) if pod.meta.deleting => terminating::overdue_since(world, &pod.meta).is_none(),

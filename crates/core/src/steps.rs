@@ -139,6 +139,9 @@ pub struct Plan {
     pub removals: Vec<Removal>,
     /// Pods to replace.
     pub restarts: Vec<Restart>,
+    /// Claims that a pod has and its successor does not, by the uid of the pod, and that were just seen empty: name and uid. It is
+    /// written on them when the pod has been told to stop, and only then: before, it could go on to fill them.
+    pub emptied: BTreeMap<String, Vec<(String, String)>>,
     /// Do the objects make voters of nodes whose disks are taken for lost, or let nodes go that have records?
     pub objects_rely_on_pods: bool,
     /// Pods that a pod set's annotation asks to restart: they are marked, then the annotation goes.

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use karst_api as api;
 
+use crate::claim_memory;
 use crate::cluster::{Node, Roles};
 use crate::health;
 use crate::ids::NodeId;
@@ -280,8 +281,28 @@ pub(crate) fn lost_by_restart(world: &World, node: Node<'_>) -> Option<String> {
     })
 }
 
+/// Claims of a pod for volumes that its successor does not have. Those that were seen empty when they were taken away are not among
+/// them, nor are those that were never bound to a disk.
+pub(crate) fn claims_of_removed_volumes<'w>(
+    world: &'w World,
+    node: Node<'_>,
+    pod: &'w PodView,
+) -> impl Iterator<Item = &'w ClaimView> {
+    let name = &pod.meta.name;
+    let listed: Vec<_> = node.pool.storage.disks().iter().filter_map(|disk| disk.claim_name(name)).collect();
+    world.claims.values().map(AsRef::as_ref).filter(move |claim| {
+        let is_open = claim.bound && !claim.meta.deleting && claim_memory::emptied_in(&claim.meta).is_none();
+        is_open && claim_memory::is_volume_of(&claim.meta, name) && !listed.contains(&claim.meta.name)
+    })
+}
+
+/// Would a broker that cannot say what is in its directories lose one of them by a restart?
+pub(crate) fn may_hide_records(world: &World, node: Node<'_>, pod: &PodView) -> bool {
+    !skips_check(world) && claims_of_removed_volumes(world, node, pod).next().is_some()
+}
+
 /// Does the user know better than Kafka what is needed?
-fn skips_check(world: &World) -> bool {
+pub(crate) fn skips_check(world: &World) -> bool {
     is_true(world.kafka.metadata.annotations.as_ref(), SKIP_CHECK_ANNOTATION)
 }
 
@@ -290,7 +311,7 @@ fn in_use(dir: &LogDirView) -> Option<String> {
     match &dir.error {
         Some(error) => Some(format!("cannot read {} ({error})", dir.path)),
         None if dir.partitions.is_empty() => None,
-        None => Some(format!("has {}", health::some_of(&dir.partitions))),
+        None => Some(format!("has {}", health::some_of_more(&dir.partitions, dir.more))),
     }
 }
 

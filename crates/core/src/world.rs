@@ -27,6 +27,8 @@ use crate::podset::Rendered;
 use crate::rewrites::Rewrite;
 use crate::steps::Deed;
 
+/// No storage format has a longer name.
+const LONGEST_FORMAT: usize = 40;
 /// Twice as long as the longest pause that is remembered.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 /// A change of the quorum that was not tried for so long after its pause is not wanted any more.
@@ -116,6 +118,8 @@ pub struct ConfigMapView {
     pub digest: Option<Digest>,
     /// How the node formats empty disks.
     pub storage_format: Option<String>,
+    /// What the node is told of a disk that it finds empty.
+    pub empty_disk: Option<String>,
     /// Files in it that users asked for: what is to be kept when they can no longer be had.
     pub files: BTreeMap<String, Arc<str>>,
     /// How the node serves clients.
@@ -126,10 +130,12 @@ impl ConfigMapView {
     /// Keeps of a ConfigMap what decisions need. `keep` makes copies of texts that stay.
     pub fn new(meta: Meta, data: Option<&BTreeMap<String, String>>, keep: impl Fn(&str) -> Arc<str>) -> Self {
         let entry = |key: &str| data.and_then(|data| data.get(key));
+        let short = |key: &str| entry(key).map(|text| text.chars().take(LONGEST_FORMAT).collect());
         Self {
             meta,
             digest: objects::config_digest(data).ok(),
-            storage_format: entry("storage.format").cloned(),
+            storage_format: short("storage.format"),
+            empty_disk: short("empty.disk"),
             files: objects::files(data, &keep),
             serving: entry("server.config").map(|text| Serving::read(text, &keep)).unwrap_or_default(),
         }
@@ -179,6 +185,14 @@ impl WantedPod {
     /// Is this claim one of its disks?
     pub(crate) fn uses(&self, claim: &str) -> bool {
         self.json.contains(&format!("\"{claim}\""))
+    }
+
+    /// The claims that it mounts.
+    pub fn claims(&self) -> Vec<String> {
+        let pod: serde_json::Value = serde_json::from_str(&self.json).unwrap_or_default();
+        let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+        let claims = volumes.filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str());
+        claims.map(str::to_owned).collect()
     }
 }
 
@@ -327,8 +341,8 @@ impl QuorumView {
 /// One partition that lives on a node which is to go, or to restart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PartitionView {
-    /// Its topic.
-    pub topic: String,
+    /// Its topic, whose name its partitions share.
+    pub topic: Arc<str>,
     /// Its number.
     pub index: i32,
     /// Who leads it, if anybody does.
@@ -461,13 +475,17 @@ pub struct LogDirView {
     pub path: String,
     /// Why the broker cannot look into it.
     pub error: Option<String>,
-    /// The partitions there, as `topic-0`; copies in the making too.
+    /// Some of the partitions there, as `topic-0`; copies in the making too.
     pub partitions: Vec<String>,
+    /// How many more there are.
+    pub more: usize,
 }
 
 /// What the launcher of a node says about it, while its Kafka does not serve.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LauncherView {
+    /// The node is ready, and Kubernetes may not know yet.
+    pub serves: bool,
     /// Kafka was not shut down cleanly, and reads its logs anew. Whoever ends it makes it begin again.
     pub recovery: Option<Recovery>,
     /// The node's disk is empty, and it waits for a controller that can tell whether it lost one.
@@ -650,6 +668,8 @@ pub struct World {
     pub taken: BTreeMap<String, ClusterKey>,
     /// Its pods.
     pub pods: BTreeMap<String, Arc<PodView>>,
+    /// Pods that are to exist and do not, and since when that is known: see [`crate::absences::of`].
+    pub absent: BTreeMap<String, Timestamp>,
     /// Its ConfigMaps.
     pub config_maps: BTreeMap<String, Arc<ConfigMapView>>,
     /// Its services.
@@ -668,6 +688,8 @@ pub struct World {
     pub references: BTreeMap<String, Reference<Texts>>,
     /// Why pools that carry the cluster's label cannot be read, if some cannot. They are not among those above, and are not gone.
     pub unreadable: Option<String>,
+    /// What else carries the cluster's label and cannot be read, in words. By its name it is nothing that Karst makes.
+    pub strays: Vec<String>,
     /// What Kafka itself says.
     pub answers: Answers,
     /// What went wrong last, and is worth a pause.
@@ -687,7 +709,7 @@ pub struct World {
     /// Services of listeners that Kubernetes refused, by name.
     pub refused_services: BTreeMap<String, RefusedService>,
     /// Secrets of users that the resource names. One that is not here was not read yet.
-    pub referenced: BTreeMap<String, Reference<Files>>,
+    pub referenced: BTreeMap<String, Reference<Arc<Files>>>,
     /// What the operator was told.
     pub settings: Arc<Settings>,
     /// When it is now.
@@ -707,8 +729,9 @@ impl World {
 
     /// Are these the pods that there are, and is each of them up, or on its way out, as it was seen?
     pub fn has_just_these_pods<'a>(&self, live: impl IntoIterator<Item = &'a PodView>) -> bool {
-        fn state(pod: &PodView) -> (&str, bool, bool, bool) {
-            (&pod.meta.uid, pod.ready, pod.kafka_ready, pod.meta.deleting)
+        fn state(pod: &PodView) -> (&str, bool, bool, bool, bool) {
+            // One that served since, and failed again, holds what it held not before.
+            (&pod.meta.uid, pod.ready, pod.kafka_ready, pod.was_ready, pod.meta.deleting)
         }
         let seen: BTreeSet<_> = self.pods.values().map(|pod| state(pod)).collect();
         live.into_iter().map(state).collect::<BTreeSet<_>>() == seen
@@ -760,12 +783,13 @@ impl World {
         self.troubles.iter().find(|trouble| matches!(&trouble.deed, Deed::Change(failed) if failed == change))
     }
 
-    /// Has this node been refused a vote again and again?
+    /// Has this node been refused a vote again and again, and lately? It may have joined all the same, and lost its vote since.
     pub(crate) fn is_refused_a_vote(&self, node: NodeId) -> bool {
         self.troubles.iter().any(|trouble| {
             let is_its =
                 matches!(&trouble.deed, Deed::Change(Change::Join { voter, .. }) if voter.node == node);
-            is_its && trouble.failures >= REFUSED
+            let is_recent = self.now.duration_since(trouble.until) <= OUTDATED;
+            is_its && is_recent && trouble.failures >= REFUSED
         })
     }
 

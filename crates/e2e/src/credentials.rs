@@ -1,15 +1,20 @@
 //! What clients show and trust, as users get it: from the Secrets that are published, and with openssl.
 
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose, date_time_ymd,
+};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::process::Command;
 
 use crate::cluster::Cluster;
+use crate::kubectl;
 use crate::story::Scene;
 
 /// Files of certificates and keys for clients of one cluster.
@@ -46,6 +51,12 @@ impl<'a> Credentials<'a> {
     pub async fn trusting_others(&self) -> Result<Vec<String>> {
         self.save("clients-ca-cert", "ca.crt", "other.crt").await?;
         Ok(self.options("other.crt"))
+    }
+
+    /// The option of a client that trusts these certificates instead of those that are published.
+    pub fn trusting_these(&self, certificates: &str) -> Result<String> {
+        std::fs::write(self.file("these.crt"), certificates)?;
+        Ok(format!("ssl.ca.location={}", self.file("these.crt").display()))
     }
 
     fn options(&self, trusted: &str) -> Vec<String> {
@@ -98,7 +109,24 @@ pub struct Company {
 impl Company {
     /// An authority that nobody signed.
     pub fn root() -> Result<Self> {
-        let (params, key) = (of_company("Root"), KeyPair::generate()?);
+        Self::signing_itself(of_company("Root"))
+    }
+
+    /// The same, under a name of its own.
+    pub fn named(name: &str) -> Result<Self> {
+        Self::signing_itself(of_company(name))
+    }
+
+    /// The same, which ends soon.
+    pub fn for_only(valid: Duration) -> Result<Self> {
+        let mut params = of_company("Brief");
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
+        params.not_after = date_time_ymd(1970, 1, 1) + now + valid;
+        Self::signing_itself(params)
+    }
+
+    fn signing_itself(params: CertificateParams) -> Result<Self> {
+        let key = KeyPair::generate()?;
         let chain = params.self_signed(&key)?.pem();
         Ok(Self { chain, key: key.serialize_pem(), issuer: Issuer::new(params, key) })
     }
@@ -109,6 +137,22 @@ impl Company {
         let own = params.signed_by(&key, &self.issuer)?.pem();
         let chain = [own.as_str(), &self.chain].concat();
         Ok(Self { chain, key: key.serialize_pem(), issuer: Issuer::new(params, key) })
+    }
+
+    /// Creates both Secrets of an authority of a cluster as users do, or writes over those that are there.
+    pub async fn bring(&self, scene: &Scene, cluster: &str, authority: &str) -> Result<()> {
+        let labels = json!({ "strimzi.io/kind": "Kafka", "strimzi.io/cluster": cluster });
+        let secret = format!("{cluster}-{authority}");
+        for (name, entry, text) in
+            [(format!("{secret}-cert"), "ca.crt", &self.chain), (secret, "ca.key", &self.key)]
+        {
+            let made = json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "labels": labels },
+                "stringData": { entry: text },
+            });
+            kubectl::apply(&scene.namespace, &made.to_string()).await?;
+        }
+        Ok(())
     }
 }
 

@@ -1,14 +1,21 @@
 //! Clients that are not ours: the console tools in Kafka's own pods, and `kcat`.
 
 use std::collections::BTreeMap;
+use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
+use tokio_util::sync::CancellationToken;
 
 use crate::kubectl;
 use crate::story::Scene;
+
+/// How often a client that stays connected writes.
+const PACE: Duration = Duration::from_millis(100);
 
 /// The tools of one Kafka pod.
 #[derive(Debug)]
@@ -249,6 +256,43 @@ impl Kcat {
         let input = records.join("\n");
         let arguments = ["-P", "-t", topic, "-X", "acks=all", "-X", "message.timeout.ms=60000"];
         self.run(&arguments, &input).await.map(drop)
+    }
+
+    /// Stays connected while something is told, and writes a record every so often. Each must be acknowledged.
+    pub async fn while_connected<T>(&self, topic: &str, tell: impl AsyncFnOnce() -> Result<T>) -> Result<T> {
+        let mut command = Command::new("kcat");
+        command.args(["-b", &self.bootstrap, "-P", "-E", "-t", topic, "-X", "acks=all"]);
+        command.args(["-X", "message.timeout.ms=60000"]);
+        command.args(self.options.iter().flat_map(|option| ["-X", option.as_str()]));
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().context("cannot run kcat")?;
+        let mut input = child.stdin.take().context("kcat takes no input")?;
+        let mut output = child.stderr.take().context("kcat says nothing")?;
+        // Somebody has to read what it says all the time: what is not read stops it.
+        let said = tokio::spawn(async move {
+            let mut said = String::new();
+            output.read_to_string(&mut said).await.map(|_| said)
+        });
+        let stop = CancellationToken::new();
+        let write = async {
+            while !stop.is_cancelled() {
+                input.write_all(b"record\n").await.context("the client that stays connected ended")?;
+                tokio::time::sleep(PACE).await;
+            }
+            drop(input);
+            anyhow::Ok(())
+        };
+        let (written, told) = tokio::join!(write, async {
+            let told = tell().await;
+            stop.cancel();
+            told
+        });
+        let told = told?;
+        let (ended, said) = (child.wait().await?, said.await??);
+        written.with_context(|| said.clone())?;
+        let is_lost = said.contains("Delivery failed");
+        ensure!(ended.success() && !is_lost, "a client of {topic} lost records: {ended}\n{said}");
+        Ok(told)
     }
 
     /// Reads everything that is in the topic.

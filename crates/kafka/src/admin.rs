@@ -107,9 +107,9 @@ impl Admin {
         let mut names = topics.to_vec();
         names.sort_unstable();
         names.dedup();
-        let mut described = Vec::with_capacity(names.len());
+        let (mut described, mut told) = (Vec::with_capacity(names.len()), 0);
         for topics in names.chunks(TOPICS_AT_ONCE) {
-            described.extend(self.describe_partitions_of(topics, series).await?);
+            described.extend(self.describe_partitions_of(topics, series, &mut told).await?);
         }
         Ok(described)
     }
@@ -119,13 +119,15 @@ impl Admin {
         &self,
         topics: &[String],
         series: Deadline,
+        told: &mut usize,
     ) -> Result<impl Iterator<Item = DescribedTopic> + use<>, Error> {
         let mut described = BTreeMap::new();
         let mut from = None;
         loop {
-            let call = DescribeTopicPartitions { topics, from };
+            let call = DescribeTopicPartitions { topics, from, told: *told };
             let Page { topics, next } = self.ask_any(&call, self.one_of(series)).await?;
             for topic in topics {
+                *told += topic.partitions.len();
                 add_page(&mut described, topic);
             }
             if next.is_none() {
@@ -292,8 +294,8 @@ impl Admin {
 }
 
 /// Adds what one page tells of a topic to what those before did.
-fn add_page(described: &mut BTreeMap<String, DescribedTopic>, page: DescribedTopic) {
-    match described.entry(page.name.clone()) {
+fn add_page(described: &mut BTreeMap<Arc<str>, DescribedTopic>, page: DescribedTopic) {
+    match described.entry(Arc::clone(&page.name)) {
         Entry::Vacant(free) => {
             free.insert(page);
         }

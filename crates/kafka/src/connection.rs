@@ -17,6 +17,8 @@ use crate::wire::{FrameError, decode_response, encode_request, read_frame};
 use crate::{ClientConfig, Endpoint, ErrorCode, Security};
 
 const FIRST_CORRELATION_ID: i32 = 1;
+/// No API has such a number.
+const MOST_APIS: i16 = 1000;
 
 /// What bytes travel over. Anything ordered and reliable will do.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -147,7 +149,7 @@ impl Connection {
         let frame = encode_request(&request, version, self.last_correlation_id, &self.client_id).map_err(
             |detail| self.protocol_error(C::API, format!("the question cannot be written: {detail}")),
         )?;
-        timeout_at(deadline.at, write_then_read(&mut self.transport, &frame))
+        timeout_at(deadline.at, write_then_read(&mut self.transport, &frame, C::LARGEST))
             .await
             .map_err(|_| timed_out(&self.endpoint, Waiting::ForAnswer(C::API), deadline))?
             .map_err(|error| match error {
@@ -224,10 +226,14 @@ async fn open_stream(endpoint: &Endpoint) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-async fn write_then_read<S: Transport>(stream: &mut S, request: &Bytes) -> Result<Bytes, FrameError> {
+async fn write_then_read<S: Transport>(
+    stream: &mut S,
+    request: &Bytes,
+    largest: usize,
+) -> Result<Bytes, FrameError> {
     stream.write_all(request).await.map_err(FrameError::Lost)?;
     stream.flush().await.map_err(FrameError::Lost)?;
-    read_frame(stream).await
+    read_frame(stream, largest).await
 }
 
 /// The error code stands at the same place in every version, after the correlation id.
@@ -238,7 +244,9 @@ fn says_unsupported_version(frame: &Bytes) -> bool {
 }
 
 fn offered(answer: &ApiVersionsResponse) -> BTreeMap<i16, Versions> {
-    answer.api_keys.iter().map(|api| (api.api_key, Versions::new(api.min_version, api.max_version))).collect()
+    // They are kept for as long as the connection, and Kafka has less than a hundred.
+    let known = answer.api_keys.iter().filter(|api| (0..MOST_APIS).contains(&api.api_key));
+    known.map(|api| (api.api_key, Versions::new(api.min_version, api.max_version))).collect()
 }
 
 pub(crate) fn timed_out(endpoint: &Endpoint, waiting_for: Waiting, deadline: Deadline) -> Error {

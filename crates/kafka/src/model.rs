@@ -1,6 +1,7 @@
 //! The answers, in types that need no knowledge of the wire protocol.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::{DirectoryId, Endpoint, ErrorCode, NodeId, TopicId};
 
@@ -102,7 +103,7 @@ pub struct TopicMetadata {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topic {
-    pub name: String,
+    pub name: Arc<str>,
     pub id: Option<TopicId>,
     pub internal: bool,
     /// Why there is nothing to see: the topic does not exist, or may not be read.
@@ -125,7 +126,7 @@ pub struct Partition {
 /// A topic and its partitions, with all that the metadata log has about who could lead them (KIP-966).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DescribedTopic {
-    pub name: String,
+    pub name: Arc<str>,
     pub id: Option<TopicId>,
     pub internal: bool,
     /// Why there is nothing to see: the topic does not exist, or may not be read.
@@ -186,7 +187,7 @@ pub enum ConfigSource {
 /// A partition that is on its way from some brokers to others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reassignment {
-    pub topic: String,
+    pub topic: Arc<str>,
     pub partition: i32,
     /// All of them: those that stay, those to come and those to go.
     pub replicas: Vec<NodeId>,
@@ -208,7 +209,7 @@ pub struct LogDir {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogDirReplica {
-    pub topic: String,
+    pub topic: Arc<str>,
     pub partition: i32,
     pub size: i64,
     pub offset_lag: i64,

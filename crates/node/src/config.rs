@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ pub mod file {
 pub struct NodeConfig {
     pub node_id: NodeId,
     pub role: Role,
-    /// Unknown while disks are adopted.
+    /// It may be unknown while disks are adopted.
     pub cluster_id: Option<String>,
     pub metadata_version: String,
     pub storage_format: StorageFormat,
@@ -94,7 +95,7 @@ pub enum StorageFormat {
     Restore(InitialControllers),
     /// A dynamic quorum that exists: voters are learnt from its leader.
     Join,
-    /// Nobody knows the cluster's id but the disks: nothing is formatted.
+    /// Nobody knows the cluster's id, or who votes, but the disks: nothing is formatted.
     Adopt,
 }
 
@@ -312,6 +313,18 @@ impl NodeConfig {
     }
 }
 
+impl NodeConfig {
+    /// The other controllers. The listener that a combined node is asked on is not the one by which controllers know it, so hosts are
+    /// compared, unless the node is known by no name that others use.
+    #[must_use]
+    pub fn other_controllers(&self) -> Vec<Endpoint> {
+        let own = &self.own_listener.endpoint;
+        let is_nameless = own.host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+        let is_own = |one: &&Endpoint| if is_nameless { *one == own } else { one.host == own.host };
+        self.controllers.iter().filter(|one| !is_own(one)).cloned().collect()
+    }
+}
+
 fn parse_role(server: &Properties) -> Result<Role, ConfigError> {
     const KEY: &str = "process.roles";
     let value = server.get_non_empty(KEY).ok_or(ConfigError::MissingKey(KEY))?;
@@ -367,7 +380,8 @@ fn parse_fetch_timeout(server: &Properties) -> Result<Duration, ConfigError> {
 
 fn parse_cluster_id(files: &ConfigFiles, format: &StorageFormat) -> Result<Option<String>, ConfigError> {
     match format {
-        StorageFormat::Adopt => Ok(None),
+        // It is known where only nobody has said who votes. A disk of another cluster is one all the same.
+        StorageFormat::Adopt => Ok(files.word(file::CLUSTER_ID).ok()),
         _ => files.word(file::CLUSTER_ID).map(Some),
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use karst_kafka::{DirectoryId, NodeId};
 
-use crate::config::{NodeConfig, StorageFormat};
+use crate::config::{EmptyDisk, NodeConfig, StorageFormat};
 use crate::meta::{self, MetaError, MetaProperties};
 
 /// What was found in one directory.
@@ -22,6 +22,8 @@ pub enum Contents {
     InterruptedFormat { first_voters_written: bool },
     /// The bytes of its `meta.properties`.
     Marked(Vec<u8>),
+    /// The same, with nothing beside it that the storage tool did not leave: no broker ever ran on it.
+    Unused(Vec<u8>),
     /// Content, of which some names are given, without a `meta.properties`.
     Unmarked(Vec<String>),
     /// The operating system would not tell.
@@ -49,10 +51,16 @@ pub struct Formatting {
 }
 
 impl Formatting {
+    /// Is it sure that the node was there before, because its other directories were in use?
+    #[must_use]
+    pub fn is_proven_loss(&self) -> bool {
+        self.quorum == QuorumOption::NoInitialControllers(WhyNotInitial::MetadataLost)
+    }
+
     /// The same, when others were asked whether the node was there before under the doubtful identity.
     #[must_use]
     pub fn heard(self, was_there: bool) -> Self {
-        if self.doubtful.is_none() || !was_there {
+        if self.doubtful.is_none() || self.is_proven_loss() || !was_there {
             return self;
         }
         Self { quorum: QuorumOption::NoInitialControllers(WhyNotInitial::SeenBefore), doubtful: None, ..self }
@@ -127,7 +135,7 @@ pub enum Found {
         expected: NodeId,
     },
     BrokenMeta(MetaError),
-    /// No disk is formatted before the cluster's id is known.
+    /// No disk is formatted before it is known which cluster this is, and who votes in it.
     Empty,
     Unmarked(Vec<String>),
     Unreadable(String),
@@ -158,8 +166,8 @@ impl fmt::Display for Refusal {
             ),
             Found::Empty => write!(
                 f,
-                "{path} is empty, and the id of the cluster is not known yet. It is formatted when other nodes, whose disks are \
-                 not empty, have found each other."
+                "{path} is empty, and the id of the cluster, or how its controllers vote, is not known yet. It is formatted when \
+                 other nodes, whose disks are not empty, have found each other."
             ),
             Found::Unmarked(names) => write!(
                 f,
@@ -218,7 +226,7 @@ fn judge(config: &NodeConfig, cluster_id: Option<&str>, contents: &Contents) -> 
         Contents::Empty | Contents::InterruptedFormat { .. } => Verdict::NeedsFormat,
         Contents::Unmarked(names) => Verdict::Refused(Found::Unmarked(names.clone())),
         Contents::Unreadable(error) => Verdict::Refused(Found::Unreadable(error.clone())),
-        Contents::Marked(bytes) => judge_mark(config.node_id, cluster_id, bytes),
+        Contents::Marked(bytes) | Contents::Unused(bytes) => judge_mark(config.node_id, cluster_id, bytes),
     }
 }
 
@@ -253,24 +261,32 @@ fn quorum_option(config: &NodeConfig, directories: &[(PathBuf, Contents)]) -> Qu
     let Some(own_directory) = controllers.directory_of(config.node_id) else {
         return QuorumOption::NoInitialControllers(NotListed);
     };
-    // Who gives a vote back knows that the disk is lost, and the other disks of the node stay as they are.
-    let is_restored = matches!(config.storage_format, StorageFormat::Restore(_));
-    let any_formatted = directories.iter().any(|(_, contents)| matches!(contents, Contents::Marked(_)));
+    // Who gives a vote, or gives it back, knows that the disk is lost, and the other disks of the node stay as they are.
+    let is_decided =
+        matches!(config.storage_format, StorageFormat::Restore(_)) || config.empty_disk == EmptyDisk::Allowed;
+    // The tool formats one directory after the other: what was not used yet may be all that it came to.
+    let any_used = directories.iter().any(|(_, contents)| matches!(contents, Contents::Marked(_)));
     match metadata_contents(config, directories) {
-        Some(Contents::Marked(_)) => QuorumOption::NoInitialControllers(MetadataFormatted),
+        Some(Contents::Marked(_) | Contents::Unused(_)) => {
+            QuorumOption::NoInitialControllers(MetadataFormatted)
+        }
         metadata if is_proven_new(metadata) => initial(controllers.as_str(), own_directory),
-        _ if any_formatted && !is_restored => QuorumOption::NoInitialControllers(MetadataLost),
+        _ if any_used && !is_decided => QuorumOption::NoInitialControllers(MetadataLost),
         _ => initial(controllers.as_str(), own_directory),
     }
 }
 
 /// Which identity of a first voter may be one that another disk had, without anybody knowing. Who gives a node its vote back knows.
+///
+/// One that another disk had for sure is asked about too: without a leader nobody replaces it, and a person may decide.
 fn doubtful(config: &NodeConfig, quorum: &QuorumOption, metadata: Option<&Contents>) -> Option<DirectoryId> {
-    let is_sure = matches!(config.storage_format, StorageFormat::Restore(_)) || is_proven_new(metadata);
-    match quorum {
-        QuorumOption::InitialControllers { own_directory, .. } if !is_sure => Some(*own_directory),
-        _ => None,
-    }
+    let StorageFormat::Initial(controllers) = &config.storage_format else { return None };
+    let is_open = match quorum {
+        QuorumOption::InitialControllers { .. } => !is_proven_new(metadata),
+        QuorumOption::NoInitialControllers(why) => *why == WhyNotInitial::MetadataLost,
+        QuorumOption::Static => false,
+    };
+    controllers.directory_of(config.node_id).filter(|_| is_open)
 }
 
 /// Is this an empty disk in the place of one that a voter of a static quorum had? Nothing becomes a part of such a quorum later.
@@ -328,7 +344,7 @@ pub fn storage_tool_arguments(
 /// would never be let into the quorum it is a founder of.
 #[must_use]
 pub fn has_directory_id(metadata_directory: &Contents, expected: DirectoryId) -> bool {
-    let Contents::Marked(bytes) = metadata_directory else { return false };
+    let (Contents::Marked(bytes) | Contents::Unused(bytes)) = metadata_directory else { return false };
     MetaProperties::parse(bytes).is_ok_and(|meta| meta.directory_id == Some(expected))
 }
 

@@ -14,12 +14,23 @@ use thiserror::Error;
 use crate::listeners::{Listener, Protocol, TlsFiles};
 
 /// Longer than this no question takes.
-const LONGEST_DEADLINE: Duration = Duration::from_secs(12);
+pub(crate) const LONGEST_DEADLINE: Duration = Duration::from_secs(12);
 
 /// How long the next question may take, after one in vain. One that took all of its time may have spent it on looking up names:
 /// where DNS is slow, a fixed limit would never be enough.
 pub(crate) fn next_deadline(deadline: Duration, took: Duration) -> Duration {
     if took < deadline { deadline } else { (deadline * 2).min(LONGEST_DEADLINE.max(deadline)) }
+}
+
+/// A single connection may use this part of a question's time.
+const SHARE_OF_CONNECTION: u32 = 2;
+
+/// The same, for one who goes on asking. Where few are asked, a name that takes long to look up takes no more than the time of a
+/// connection.
+pub(crate) fn next_patience(deadline: Duration, took: Duration) -> Duration {
+    // Parts are rounded down to what a clock can tell.
+    let slack = Duration::from_millis(10);
+    next_deadline(deadline, (took + slack) * SHARE_OF_CONNECTION)
 }
 
 /// Why Kafka cannot be asked.
@@ -75,6 +86,11 @@ impl Line {
             Protocol::Other(name) => Way::Unknown { listener: listener.name.clone(), protocol: name.clone() },
         };
         Self { bootstrap, connect_timeout, request_timeout, expected: None, way }
+    }
+
+    /// With one limit for all of a question, and a part of it for each connection.
+    pub(crate) fn within(deadline: Duration, bootstrap: Bootstrap, listener: &Listener) -> Self {
+        Self::new(bootstrap, listener, deadline / SHARE_OF_CONNECTION, deadline)
     }
 
     /// To the node's own listener, over the loopback: DNS need not answer for it, and its certificate is checked all the same.
@@ -142,6 +158,15 @@ mod tests {
         assert_eq!(next_deadline(millis(750), millis(751)), millis(1500));
         assert_eq!(next_deadline(millis(9000), millis(9000)), millis(12000));
         assert_eq!(next_deadline(millis(12000), millis(12000)), millis(12000));
+    }
+
+    #[test]
+    fn a_single_name_that_takes_long_to_look_up_gives_the_next_question_more_time() {
+        let millis = Duration::from_millis;
+        assert_eq!(next_patience(millis(2000), millis(3)), millis(2000), "nobody listens there");
+        assert_eq!(next_patience(millis(2000), millis(999)), millis(4000), "a connection had no more");
+        assert_eq!(next_patience(millis(2000), millis(2000)), millis(4000));
+        assert_eq!(next_patience(millis(12000), millis(12000)), millis(12000));
     }
 
     #[test]

@@ -217,6 +217,7 @@ impl Node<'_> {
         let check = lost_disk::Check {
             config: self.config,
             directory,
+            is_lost: formatting.is_proven_loss(),
             mark: &self.first_voter_mark(),
             read_settings: || read_config(&self.options.paths).ok(),
             tell: |why| {

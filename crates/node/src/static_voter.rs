@@ -18,21 +18,25 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::config::NodeConfig;
-use crate::line::Line;
+use crate::line::{Line, next_patience};
 
 /// How often the others are asked.
 const PERIOD: Duration = Duration::from_millis(500);
 /// How often it is said that the node waits.
 const REMINDER: Duration = Duration::from_secs(30);
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
+/// By then a question is answered, or asked again with more time.
 const DEADLINE: Duration = Duration::from_millis(2_000);
 /// Added to the time that a follower may be behind: whoever is caught up after that has caught up since this node asked first.
 const MARGIN: Duration = Duration::from_millis(500);
 
 /// Returns when a majority of the other voters has everything, or when a person says that the node is to start all the same.
 pub(crate) async fn wait_for_majority(config: &NodeConfig, is_let_in: impl Fn() -> bool) {
-    let bootstrap = Bootstrap::Controllers(config.controllers.clone());
-    let line = Line::new(bootstrap, &config.own_listener, CONNECT_TIMEOUT, DEADLINE);
+    let within = |deadline: Duration| {
+        let bootstrap = Bootstrap::Controllers(config.controllers.clone());
+        Line::within(deadline, bootstrap, &config.own_listener)
+    };
+    let mut deadline = DEADLINE;
+    let mut line = within(deadline);
     let mut majority = Majority::new(config);
     let mut said_at: Option<Instant> = None;
     loop {
@@ -40,10 +44,16 @@ pub(crate) async fn wait_for_majority(config: &NodeConfig, is_let_in: impl Fn() 
             warn!("somebody decided that this voter starts on an empty disk, whatever the others have");
             return;
         }
+        let asked = Instant::now();
         let quorum = match line.admin() {
             Ok(admin) => admin.describe_quorum().await.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
+        let next = next_patience(deadline, asked.elapsed());
+        if quorum.is_err() && next > deadline {
+            deadline = next;
+            line = within(deadline);
+        }
         match majority.hear(quorum, Instant::now()) {
             Ok(true) => {
                 info!(
@@ -59,7 +69,8 @@ pub(crate) async fn wait_for_majority(config: &NodeConfig, is_let_in: impl Fn() 
                         "the disk of this voter of a static quorum is empty, though it was in use before: it is not formatted, \
                          and Kafka is not started, until a majority of the voters without this one has everything; now {why}. Bring \
                          the lost disks back if you can. If they are gone for good and you accept that metadata may be lost, set the \
-                         annotation karst.io/allow-data-loss on the Kafka resource to the name of this pod"
+                         annotation karst.io/allow-data-loss on the Kafka resource to the name of one of the pods that wait, and of one only, \
+                         while a controller that has its disk runs: two empty ones would elect each other (docs/quorum.md)"
                     );
                 }
             }

@@ -107,9 +107,7 @@ fn is_log(directory: &OsStr) -> bool {
 }
 
 fn try_inspect(dir: &Path) -> io::Result<Contents> {
-    if let Some(mark) = unless_absent(fs::read(dir.join(meta::FILE_NAME)))? {
-        return Ok(Contents::Marked(mark));
-    }
+    let mark = unless_absent(fs::read(dir.join(meta::FILE_NAME)))?;
     let entries = match unless_absent(fs::read_dir(dir))? {
         Some(entries) => entries.collect::<io::Result<Vec<_>>>()?,
         None => return Ok(Contents::Empty),
@@ -119,10 +117,15 @@ fn try_inspect(dir: &Path) -> io::Result<Contents> {
     if entries.is_empty() {
         return Ok(Contents::Empty);
     }
+    let mut is_of_tool = true;
     for entry in &entries {
-        if !is_left_by_the_storage_tool(entry)? {
-            return Ok(Contents::Unmarked(some_names(&entries)));
-        }
+        is_of_tool = is_of_tool && is_left_by_the_storage_tool(entry)?;
+    }
+    match mark {
+        Some(mark) if is_of_tool => return Ok(Contents::Unused(mark)),
+        Some(mark) => return Ok(Contents::Marked(mark)),
+        None if !is_of_tool => return Ok(Contents::Unmarked(some_names(&entries))),
+        None => {}
     }
     Ok(Contents::InterruptedFormat { first_voters_written: has_first_voters(dir)? })
 }
@@ -140,7 +143,7 @@ fn unless_absent<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// The tool writes `meta.properties` last; these are the files it writes before. A Kafka that ran leaves others too: log
+/// The tool writes `meta.properties` last; these are that file and those it writes before. A Kafka that ran leaves others too: log
 /// segments, its vote, checkpoints of offsets.
 fn is_left_by_the_storage_tool(entry: &DirEntry) -> io::Result<bool> {
     let name = entry.file_name();
@@ -150,6 +153,9 @@ fn is_left_by_the_storage_tool(entry: &DirEntry) -> io::Result<bool> {
                 return Ok(false);
             }
         }
+        return Ok(true);
+    }
+    if name == meta::FILE_NAME {
         return Ok(true);
     }
     Ok(name == "bootstrap.checkpoint" || name == "bootstrap.checkpoint.tmp" || name == "meta.properties.tmp")
@@ -229,6 +235,24 @@ mod tests {
     fn a_mark_is_read_whatever_else_is_there() {
         let contents = inspect_files(&["meta.properties", "orders-0/00000000000000000000.log"]);
         assert_eq!(contents, Contents::Marked(b"content".to_vec()));
+    }
+
+    #[test]
+    fn a_directory_that_the_storage_tool_made_and_no_kafka_used_is_told_from_others() {
+        let unused = Contents::Unused(b"content".to_vec());
+        for files in [&["meta.properties"][..], &["meta.properties", "bootstrap.checkpoint"]] {
+            assert_eq!(inspect_files(files), unused, "{files:?}");
+        }
+        for file in [
+            "orders-0/00000000000000000000.log",
+            "recovery-point-offset-checkpoint",
+            ".kafka_cleanshutdown",
+            ".lock",
+            "__cluster_metadata-0/quorum-state",
+        ] {
+            let contents = inspect_files(&["meta.properties", "bootstrap.checkpoint", file]);
+            assert_eq!(contents, Contents::Marked(b"content".to_vec()), "{file}");
+        }
     }
 
     #[test]

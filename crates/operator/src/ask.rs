@@ -32,6 +32,9 @@ const ALL_PARTITIONS: Duration = Duration::from_secs(40);
 /// Why nobody is asked about partitions.
 const NOBODY_IS_CURRENT: &str = "no broker is known to have a current view of the metadata: only the leader of the quorum can tell which of them follow it";
 
+/// How many of the partitions in a directory are kept by name. There may be many directories of many brokers.
+const NAMED: usize = 10;
+
 /// How many addresses that are not the cluster's are remembered: Kafka may be made to name any number.
 const MOST_FOREIGN: usize = 100;
 
@@ -67,7 +70,8 @@ impl Terms {
             term.changes += 1;
         }
         quorum.stable_for = term.since.elapsed();
-        term.quorum = quorum.clone();
+        // Nobody looks at its features here.
+        term.quorum = QuorumView { features: BTreeMap::new(), ..quorum.clone() };
         term.missing = missing;
         quorum
     }
@@ -276,7 +280,13 @@ async fn log_dirs(admin: &Admin, node: NodeId) -> Result<Vec<LogDirView>, Error>
     let dirs = admin.describe_log_dirs(karst_kafka::NodeId(node.0)).await?;
     let view = |dir: LogDir| LogDirView {
         error: dir.error.map(|code| code.to_string()),
-        partitions: dir.replicas.iter().map(|one| format!("{}-{}", one.topic, one.partition)).collect(),
+        partitions: dir
+            .replicas
+            .iter()
+            .take(NAMED)
+            .map(|one| format!("{}-{}", one.topic, one.partition))
+            .collect(),
+        more: dir.replicas.len().saturating_sub(NAMED),
         path: dir.path,
     };
     Ok(dirs.into_iter().map(view).collect())

@@ -15,7 +15,7 @@ use karst_core::membership::{Change, Voter};
 use karst_core::names::{ClusterKey, operator_secret, trust_secret};
 use karst_core::plan::Deed;
 use karst_core::quorum::CONTROLLER_PORT;
-use karst_core::world::World;
+use karst_core::world::{Reference, World};
 use karst_kafka::{
     Admin, Bootstrap, ClientConfig, ConfigChange, ConfigResource, DirectoryId, Endpoint, Error, ErrorCode,
     FeatureUpdate, Hosts, Identity, Intent, InvalidTls, Listener, NodeId, Refusal, Security, TlsConfig,
@@ -142,13 +142,16 @@ fn versions(world: &World) -> Vec<String> {
         let meta = &world.secrets.get(name)?.meta;
         Some(format!("{}/{}", meta.uid, meta.resource_version))
     };
-    secrets.iter().filter_map(version).collect()
+    // What a node shows counts from when it was read.
+    let read = world.referenced.iter().filter(|(_, secret)| matches!(secret, Reference::Found(_)));
+    let names = secrets.iter().chain(read.map(|(name, _)| name));
+    names.filter_map(version).collect()
 }
 
 fn tls(world: &World) -> Result<TlsConfig, Unable> {
-    let (trust, identity) = certificates::operator_side(world).ok_or(Unable::NoCertificate)?;
-    let identity = Identity { chain_pem: &identity.chain, key_pem: &identity.key };
-    Ok(TlsConfig::new(trust.as_bytes(), Some(identity))?)
+    let side = certificates::operator_side(world).ok_or(Unable::NoCertificate)?;
+    let identity = Identity { chain_pem: side.chain, key_pem: side.key };
+    Ok(TlsConfig::new(side.trust.as_bytes(), Some(identity))?)
 }
 
 fn bootstrap(side: Side, hosts: &[String]) -> Bootstrap {

@@ -51,11 +51,16 @@ impl Events {
         }
         if let Some(partitions) = &restart.exposed {
             let note = format!(
-                "While pod {} restarts, these partitions take no writes, because they have no replica to spare: {partitions}",
+                "While pod {} restarts, these partitions take no writes, because they have no replica in sync to spare: {partitions}",
                 restart.pod
             );
             tracing::warn!(cluster = %key, "{note}");
             self.publish(kafka, Weight::Warning, "PartitionsUnprotected", &note).await;
+        }
+        if let Some(left) = &restart.leaderless {
+            let note = format!("While pod {} restarts, {left}", restart.pod);
+            tracing::warn!(cluster = %key, "{note}");
+            self.publish(kafka, Weight::Warning, "QuorumUnprotected", &note).await;
         }
     }
 

@@ -98,6 +98,17 @@ impl Failure {
             || matches!(&**source, kube::Error::Api(status) if status.code >= 500 && !is_absent(status.code))
     }
 
+    /// Is it worth a word to whoever looks at the cluster? An admission webhook that is down answers with an error of the server:
+    /// without a word everything would stop in silence. What is somebody else's is told otherwise.
+    pub(crate) fn is_to_be_told(&self) -> bool {
+        self.is_unwillingness() && !self.is_foreign() && !self.is_namespace_going()
+    }
+
+    /// Was there no answer? Once says nothing. An admission webhook that hangs takes as long as may be waited for, again and again.
+    pub(crate) fn is_late(&self) -> bool {
+        matches!(self, Self::Deadline { .. })
+    }
+
     /// What was said, without what was tried.
     pub(crate) fn words(&self) -> String {
         match self {
@@ -144,6 +155,15 @@ mod tests {
         assert_eq!(unwilling, [true; 4]);
         let absent = [409, 429, 503, 504].map(|code| answer(code).is_unwillingness());
         assert_eq!(absent, [false; 4]);
+    }
+
+    #[test]
+    fn an_admission_webhook_that_is_down_is_told() {
+        let told = |failure: &Failure| failure.is_to_be_told();
+        assert_eq!([400, 403, 422, 500].map(|code| told(&answer(code))), [true; 4]);
+        assert_eq!([404, 409, 429, 503, 504].map(|code| told(&answer(code))), [false; 5]);
+        let theirs = Failure::Foreign { object: "Pod a".to_owned(), owner: "somebody".to_owned() };
+        assert!(!told(&theirs) && !told(&Failure::NotLeader));
     }
 
     #[test]

@@ -21,8 +21,8 @@ use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::claims::Growth;
 use karst_core::ids::NodeId;
 use karst_core::names::{
-    CLUSTER_LABEL, ClusterKey, KIND_LABEL, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, safety_of_kafka,
-    safety_of_pool,
+    CLUSTER_LABEL, ClusterKey, EMPTIED_ANNOTATION, KIND_LABEL, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER,
+    safety_of_kafka, safety_of_pool,
 };
 use karst_core::objects::Object;
 use karst_core::plan::{Mark, Protection};
@@ -359,6 +359,25 @@ impl Hands {
         let meta = written.meta().clone();
         self.learn(written);
         Ok(meta)
+    }
+
+    /// Writes on a claim that the pod which had it last was seen to have nothing there. Not before that pod was told to stop: it could
+    /// go on to fill it. Should this fail, the claim stays, and a person is told.
+    pub(crate) async fn note_empty(
+        &self,
+        key: &ClusterKey,
+        claim: &str,
+        uid: &str,
+        pod_uid: &str,
+    ) -> Result<(), Failure> {
+        let only_this = json!({ "uid": uid, "annotations": { EMPTIED_ANNOTATION: pod_uid } });
+        let patch = Patch::Merge(json!({ "metadata": only_this }));
+        let what = format!("could not note that PersistentVolumeClaim {claim} is empty");
+        let api: Api<ClaimWire> = self.api(&key.namespace);
+        match self.call(&what, api.patch(claim, &PatchParams::default(), &patch)).await {
+            Err(failure) if failure.is_missing() => Ok(()),
+            noted => noted.map(|noted| self.learn(noted)),
+        }
     }
 
     /// Passes the wish of a pod set's annotation on to its pods, and removes it when all have it.

@@ -19,7 +19,7 @@ mod tests;
 mod told;
 
 use std::any::TypeId;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::jiff::Timestamp;
@@ -30,7 +30,7 @@ use karst_core::world::{
     ClaimView, ConfigMapView, PlainView, PodSetView, PodView, SecretView, ServiceAccountView, ServiceView,
 };
 
-pub(crate) use self::kinds::Indexed;
+pub(crate) use self::kinds::{CONTROLLER_NAME_LABEL, Indexed};
 pub(crate) use self::told::Feed;
 use self::told::{Scope, Told};
 use crate::queue::Work;
@@ -81,6 +81,8 @@ pub(crate) struct Snapshot {
     pub(crate) secrets: BTreeMap<String, Arc<SecretView>>,
     /// What is there and cannot be read. Nothing may be decided while there is such a thing: it would count as missing.
     pub(crate) unreadable: Vec<Arc<Unreadable>>,
+    /// What cannot be read and has a name that Karst gives to nothing: whoever labels it so would otherwise hold the cluster for ever.
+    pub(crate) strays: Vec<Arc<Unreadable>>,
 }
 
 impl Snapshot {
@@ -102,7 +104,7 @@ pub(crate) struct PodSetSnapshot {
     /// The pods of its cluster.
     pub(crate) pods: Vec<Arc<PodView>>,
     /// The claims of its cluster that are being deleted.
-    pub(crate) going: BTreeSet<String>,
+    pub(crate) going: Vec<Arc<ClaimView>>,
 }
 
 /// The views of what can be read.
@@ -114,11 +116,17 @@ fn unreadable<V>(slot: &Slot<V>) -> impl Iterator<Item = &Arc<Unreadable>> {
     slot.values().filter_map(|seen| seen.view.as_ref().err())
 }
 
+/// Is it something that Karst makes for the cluster, by its name?
+fn is_of(key: &ClusterKey, one: &Unreadable) -> bool {
+    key.gives(&one.kind, one.meta.name.as_deref().unwrap_or_default())
+}
+
 impl Objects {
-    fn snapshot(&self) -> Snapshot {
+    fn snapshot(&self, key: &ClusterKey) -> Snapshot {
         fn copy<V>(slot: &Slot<V>) -> BTreeMap<String, Arc<V>> {
             readable(slot).map(|(name, view)| (name.clone(), Arc::clone(view))).collect()
         }
+        let (unreadable, strays) = self.unreadable().cloned().partition(|one| is_of(key, one));
         Snapshot {
             kafka: readable(&self.kafkas).next().map(|(_, view)| Arc::clone(view)),
             pools: copy(&self.pools),
@@ -131,7 +139,8 @@ impl Objects {
             policies: copy(&self.policies),
             claims: copy(&self.claims),
             secrets: copy(&self.secrets),
-            unreadable: self.unreadable().cloned().collect(),
+            unreadable,
+            strays,
         }
     }
 
@@ -180,7 +189,7 @@ impl Index {
 
     /// What is known of a cluster.
     pub(crate) fn snapshot(&self, key: &ClusterKey) -> Snapshot {
-        self.lock().clusters.get(key).map(Objects::snapshot).unwrap_or_default()
+        self.lock().clusters.get(key).map(|objects| objects.snapshot(key)).unwrap_or_default()
     }
 
     /// Is there a `Kafka` resource, readable or not?
@@ -199,13 +208,13 @@ impl Index {
     pub(crate) fn pod_set(&self, key: &ClusterKey, name: &str) -> Option<PodSetSnapshot> {
         let state = self.lock();
         let objects = state.clusters.get(key)?;
-        if unreadable(&objects.pods).chain(unreadable(&objects.claims)).next().is_some() {
+        if unreadable(&objects.pods).chain(unreadable(&objects.claims)).any(|one| is_of(key, one)) {
             return None;
         }
         let set = Arc::clone(objects.pod_sets.get(name)?.view.as_ref().ok()?);
         let pods = readable(&objects.pods).map(|(_, pod)| Arc::clone(pod)).collect();
         let going = readable(&objects.claims).filter(|(_, claim)| claim.meta.deleting);
-        Some(PodSetSnapshot { set, pods, going: going.map(|(name, _)| name.clone()).collect() })
+        Some(PodSetSnapshot { set, pods, going: going.map(|(_, claim)| Arc::clone(claim)).collect() })
     }
 
     /// Which of these pod sets belong to other clusters of the namespace.

@@ -31,6 +31,9 @@ struct OfReplica {
     node: i32,
 }
 
+/// So many voters of a quorum have series of their own. None has nearly as many.
+const MOST_VOTERS: usize = 100;
+
 /// What is known of quorums, as their leaders said last.
 #[derive(Debug, Default)]
 struct Quorums {
@@ -69,7 +72,7 @@ impl Quorums {
             self.observers.get_or_create(&of).set(count(term.quorum.observers.len()));
             self.leader.get_or_create(&of).set(i64::from(term.quorum.leader.0));
             self.leader_changes.get_or_create(&of).set(i64::try_from(term.changes).unwrap_or(i64::MAX));
-            for voter in &term.quorum.voters {
+            for voter in term.quorum.voters.iter().take(MOST_VOTERS) {
                 let (namespace, cluster) = (key.namespace.clone(), key.name.clone());
                 let of = OfReplica { namespace, cluster, node: voter.node.0 };
                 let behind = voter.behind.map_or(-1.0, |behind| behind.as_secs_f64());

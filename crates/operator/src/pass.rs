@@ -7,7 +7,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka, KafkaNodePool};
-use karst_core::certificates::Issue;
+use karst_core::absences;
+use karst_core::certificates::{self, Issue};
 use karst_core::claims::Growth;
 use karst_core::ids::Entropy;
 use karst_core::internal_error;
@@ -120,6 +121,8 @@ pub(crate) type Decide = fn(&World) -> Result<Plan, serde_json::Error>;
 #[derive(Debug)]
 pub(crate) struct Passes {
     pub(crate) decide: Decide,
+    /// Pods that are to exist and do not, since when.
+    pub(crate) absences: Refusals<Timestamp>,
     pub(crate) hands: Hands,
     pub(crate) events: Events,
     pub(crate) config_maps: References<ConfigMap>,
@@ -132,6 +135,8 @@ pub(crate) struct Passes {
     pub(crate) troubles: Troubles,
     /// Claims that would not grow.
     pub(crate) growths: Refusals<RefusedGrowth>,
+    /// What Kubernetes did not answer in time when it was last asked, by who asked for it.
+    pub(crate) late: Refusals<BTreeSet<String>>,
     /// Objects of others in place of those of clusters, by kind and name.
     pub(crate) strangers: Refusals<Stranger>,
     /// What cannot be read, and was told.
@@ -176,8 +181,11 @@ impl Passes {
                 self.forget(key);
                 return self.pools_without_kafka(key, &snapshot).await;
             };
+            self.unreadable.tell_strays(&self.events, key, &snapshot).await;
             let Some(entropy) = entropy() else { return failed_by("the kernel gives no randomness") };
-            let names = references::config_maps(&kafka);
+            // Of ConfigMaps all is read: a message names what is in them.
+            let names =
+                references::config_maps(&kafka).into_iter().map(|name| (name, BTreeSet::new())).collect();
             let references = self.config_maps.of(key, &names);
             if references.len() < names.len() {
                 // They are being looked for, and bring us back.
@@ -240,6 +248,8 @@ impl Passes {
         self.config_maps.forget(key);
         self.troubles.forget(key);
         self.panics.forget_cluster(key);
+        self.absences.forget_cluster(key);
+        self.late.forget_cluster(key);
         self.growths.forget_cluster(key);
         self.refusals.forget_cluster(key);
         self.strangers.forget_cluster(key);
@@ -248,6 +258,7 @@ impl Passes {
         self.doors.forget_cluster(key);
         self.hands.rewrites.forget_cluster(key);
         self.named_secrets.forget(key);
+        self.unreadable.forget(key);
     }
 
     /// Asks what the plan is to know. Meanwhile others work in its place.
@@ -293,21 +304,21 @@ impl Passes {
         answers: Answers,
         entropy: Entropy,
     ) -> World {
-        let unreadable = unreadable::of_pools(&snapshot);
+        let (unreadable, strays) = (unreadable::of_pools(&snapshot), unreadable::strays(&snapshot));
         // Only a pod set that is still to be made can meet another of its name.
         let new: Vec<_> = pools::names(&kafka, &snapshot.pools)
             .into_iter()
             .map(|pool| key.pod_set(pool))
             .filter(|name| !snapshot.pod_sets.contains_key(name))
             .collect();
-        let referenced = self.named_secrets.of(key, &own_certificates::names(&kafka));
-        World {
+        let mut world = World {
             key: key.clone(),
             kafka,
             taken: self.hands.index.taken(key, &new),
             pools: snapshot.pools,
             pod_sets: snapshot.pod_sets,
             pods: snapshot.pods,
+            absent: BTreeMap::new(),
             config_maps: snapshot.config_maps,
             services: snapshot.services,
             service_accounts: snapshot.accounts,
@@ -317,6 +328,7 @@ impl Passes {
             secrets: snapshot.secrets,
             references: BTreeMap::new(),
             unreadable,
+            strays,
             answers,
             troubles: self.troubles.of(key),
             checked_settings: self.checked.of(key),
@@ -326,12 +338,22 @@ impl Passes {
             strangers: self.known_strangers(key),
             rewrites: self.rewrites_of(key),
             refused_services: self.doors.of(key),
-            referenced,
+            referenced: BTreeMap::new(),
             settings: Arc::clone(&self.settings),
             now: Timestamp::now(),
             api_server_time: clock::api_server_time(),
             entropy,
+        };
+        let mut named = own_certificates::names(&world.kafka);
+        // Keys of nodes are not kept: one is read when the operator needs it.
+        if let Some(node) = certificates::stand_in(&world) {
+            let files = certificates::files_of(&node);
+            named.entry(node).or_default().extend(files);
         }
+        world.referenced = self.named_secrets.of(key, &named);
+        world.absent = absences::of(&world, &self.absences.of(key));
+        self.absences.replace(key, world.absent.clone());
+        world
     }
 
     /// Facts, and beside them what does not depend on them.
@@ -451,7 +473,8 @@ impl Passes {
         let admission = self.slots.admit(world, &plan.restarts, plan.progress.as_ref());
         self.wake(admission.woken);
         for restart in &admission.admitted {
-            failures.extend(self.restart(world, restart).await.err());
+            let empty = plan.emptied.get(&restart.uid).map_or(&[][..], Vec::as_slice);
+            failures.extend(self.restart(world, restart, empty).await.err());
         }
         let look_again = plan.look_again.into_iter().chain(admission.look_again).min();
         self.checked.remember(key, std::mem::take(&mut plan.checked_settings));
@@ -531,12 +554,19 @@ impl Passes {
         known
     }
 
-    /// Remembers what Kubernetes refused to whoever asked. Tells whether there is something new to say.
+    /// Remembers what Kubernetes refused to whoever asked, and what it did not answer twice in a row. Tells whether there is something
+    /// new to say.
     fn remember_refusals(&self, key: &ClusterKey, who: &str, failures: &[Failure]) -> bool {
-        let refusals = failures.iter().filter(|one| one.is_refusal() && !one.is_namespace_going());
-        let words = refusals.map(ToString::to_string).collect::<BTreeSet<_>>();
-        let words = words.into_iter().take(TOLD).collect::<BTreeSet<_>>();
-        self.refusals.set(key, who, Some(words).filter(|words| !words.is_empty()))
+        let words = |is_it: fn(&Failure) -> bool| -> BTreeSet<String> {
+            failures.iter().filter(|failure| is_it(failure)).map(ToString::to_string).collect()
+        };
+        let late = words(Failure::is_late);
+        let late_before = self.late.of(key).remove(who).unwrap_or_default();
+        let mut told = words(Failure::is_to_be_told);
+        told.extend(late.intersection(&late_before).cloned());
+        self.late.set(key, who, Some(late).filter(|late| !late.is_empty()));
+        let told = told.into_iter().take(TOLD).collect::<BTreeSet<_>>();
+        self.refusals.set(key, who, Some(told).filter(|told| !told.is_empty()))
     }
 
     /// Lets the cluster say what was refused to a pod set, if that is news.
@@ -563,8 +593,17 @@ impl Passes {
         Ok(Grown::Asked)
     }
 
-    async fn restart(&self, world: &World, restart: &Restart) -> Result<(), Failure> {
-        self.hands.restart(&world.key, restart).await?;
+    /// Replaces a pod. `empty` are claims that its successor does not have, and that were just seen to hold nothing.
+    async fn restart(
+        &self,
+        world: &World,
+        restart: &Restart,
+        empty: &[(String, String)],
+    ) -> Result<(), Failure> {
+        self.hands.restart(world, restart).await?;
+        for (claim, uid) in empty {
+            self.hands.note_empty(&world.key, claim, uid, &restart.uid).await?;
+        }
         self.events.restarted(&world.key, &world.kafka.object_ref(&()), restart).await;
         Ok(())
     }
@@ -822,6 +861,11 @@ impl Passes {
             && let Err(failure) = self.hands.is_as_seen(&cluster.namespace, &set).await
         {
             return self.failed(cluster, &[failure]);
+        }
+        if plan.actions.iter().any(PodAction::is_creation) {
+            let secrets = self.hands.index.snapshot(cluster).secrets;
+            let actions = std::mem::take(&mut plan.actions).into_iter();
+            plan.actions = actions.map(|action| action.as_started_now(cluster, &secrets)).collect();
         }
         let set = &*set;
         let actions = plan.actions.iter().map(|action| async move {

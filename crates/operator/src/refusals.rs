@@ -72,6 +72,15 @@ impl<T: Clone> Refusals<T> {
         }
     }
 
+    /// Of a cluster this is known now, and nothing else.
+    pub(crate) fn replace(&self, key: &ClusterKey, all: BTreeMap<String, T>) {
+        let mut known = self.lock();
+        match all.is_empty() {
+            true => drop(known.remove(key)),
+            false => drop(known.insert(key.clone(), all)),
+        }
+    }
+
     /// It was done.
     pub(crate) fn forget(&self, key: &ClusterKey, name: &str) {
         let mut all = self.lock();

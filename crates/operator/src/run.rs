@@ -107,6 +107,8 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let identity = settings.lease.as_ref().map(|lease| lease.identity.clone());
     let passes = Passes {
         decide: plan::plan,
+        absences: Refusals::default(),
+        late: Refusals::default(),
         hands: Hands {
             client: client.clone(),
             index: Arc::clone(&index),

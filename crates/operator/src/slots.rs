@@ -215,7 +215,9 @@ mod tests {
             causes: vec![cause],
             claims: Vec::new(),
             keeps: Vec::new(),
+            loses_disk: false,
             exposed: None,
+            leaderless: None,
         }
     }
 

@@ -49,10 +49,10 @@ impl Troubles {
         Trouble::keep_few(troubles);
     }
 
-    /// This one did not fail.
+    /// This one did not fail. What was refused to the same node before, with another disk perhaps, is of the past too.
     pub(crate) fn succeeded(&self, key: &ClusterKey, deed: &Deed) {
         if let Some(troubles) = self.lock().get_mut(key) {
-            troubles.retain(|trouble| trouble.deed != *deed);
+            troubles.retain(|trouble| trouble.deed != *deed && !is_about_same_node(&trouble.deed, deed));
         }
     }
 
@@ -62,6 +62,14 @@ impl Troubles {
     }
 }
 
+fn is_about_same_node(one: &Deed, other: &Deed) -> bool {
+    let node = |deed: &Deed| match deed {
+        Deed::Change(change) => change.node(),
+        _ => None,
+    };
+    node(one).is_some() && node(one) == node(other)
+}
+
 fn pause(deed: &Deed, failures: u32) -> Duration {
     match deed {
         Deed::Change(Change::MakeDynamic) => AFTER_MIGRATION,
@@ -69,5 +77,28 @@ fn pause(deed: &Deed, failures: u32) -> Duration {
         // What Kafka thinks of a value seldom changes.
         Deed::Configure(_) => FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(AFTER_REFUSED_VALUE),
         _ => FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(LONGEST_PAUSE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karst_core::ids::{Entropy, NodeId};
+    use karst_core::membership::Voter;
+
+    fn join(node: i32, disk: u8) -> Deed {
+        let voter = Voter { node: NodeId(node), directory: Entropy([disk; 32]).directory_id(NodeId(node)) };
+        Deed::Change(Change::Join { voter, host: format!("controller-{node}") })
+    }
+
+    #[test]
+    fn a_node_that_joined_with_another_disk_was_not_refused() {
+        let (troubles, key) = (Troubles::default(), ClusterKey { namespace: "n".into(), name: "c".into() });
+        for deed in [join(3, 1), join(4, 1), Deed::Unregister(NodeId(3))] {
+            troubles.remember(&key, &deed, &"no");
+        }
+        troubles.succeeded(&key, &join(3, 2));
+        let left: Vec<_> = troubles.of(&key).into_iter().map(|trouble| trouble.deed).collect();
+        assert_eq!(left, [join(4, 1), Deed::Unregister(NodeId(3))]);
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! What cannot be read counts as present. Whoever decided without it would take it for gone, and release or remove what hangs on it.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka};
@@ -20,9 +22,16 @@ use crate::watch::Unreadable;
 const NAMED: usize = 3;
 const LEFT: &str = "The cluster is left as it is until that is corrected.";
 
+/// How many of those that hold nothing are told by an event. There may be thousands of them.
+const STRAYS: usize = 20;
+const HOLDS_NOTHING: &str = "By its name Karst did not make it, and nothing waits for it: take the label strimzi.io/cluster off it, or delete it.";
+
 /// What cannot be read and was told, by cluster.
 #[derive(Debug, Default)]
-pub(crate) struct LeftAlone(Refusals<String>);
+pub(crate) struct LeftAlone {
+    holding: Refusals<String>,
+    strays: Refusals<String>,
+}
 
 impl LeftAlone {
     /// Says what cannot be read, once. The next change of it brings us back.
@@ -33,15 +42,7 @@ impl LeftAlone {
         key: &ClusterKey,
         snapshot: &Snapshot,
     ) -> Result<(), Failure> {
-        let mut readable_again = self.0.of(key);
-        for one in &snapshot.unreadable {
-            let note = format!("{} {LEFT}", sentence(one));
-            readable_again.remove(&describe(one));
-            if self.0.set(key, &describe(one), Some(note.clone())) {
-                events.unreadable(&reference(one), &note).await;
-            }
-        }
-        readable_again.keys().for_each(|name| self.0.forget(key, name));
+        publish(&self.holding, events, key, &snapshot.unreadable, LEFT).await;
         match say(hands, key, snapshot).await {
             Err(failure) if failure.is_refusal() => {
                 tracing::warn!(cluster = %key, %failure, "its status does not say that something cannot be read");
@@ -53,8 +54,48 @@ impl LeftAlone {
 
     /// Everything of this cluster can be read, or nothing is left of it.
     pub(crate) fn ends(&self, key: &ClusterKey) {
-        self.0.forget_cluster(key);
+        self.holding.forget_cluster(key);
     }
+
+    /// Says once what cannot be read and holds nothing.
+    pub(crate) async fn tell_strays(&self, events: &Events, key: &ClusterKey, snapshot: &Snapshot) {
+        let some = snapshot.strays.get(..STRAYS).unwrap_or(&snapshot.strays);
+        publish(&self.strays, events, key, some, HOLDS_NOTHING).await;
+    }
+
+    /// The cluster is gone.
+    pub(crate) fn forget(&self, key: &ClusterKey) {
+        self.holding.forget_cluster(key);
+        self.strays.forget_cluster(key);
+    }
+}
+
+/// Tells of each that was not told of yet, and forgets those that can be read again.
+async fn publish(
+    told: &Refusals<String>,
+    events: &Events,
+    key: &ClusterKey,
+    found: &[Arc<Unreadable>],
+    what_next: &str,
+) {
+    let mut readable_again = told.of(key);
+    for one in found {
+        let note = format!("{} {what_next}", sentence(one));
+        readable_again.remove(&describe(one));
+        if told.set(key, &describe(one), Some(note.clone())) {
+            events.unreadable(&reference(one), &note).await;
+        }
+    }
+    readable_again.keys().for_each(|name| told.forget(key, name));
+}
+
+/// What the status says of those that hold nothing.
+pub(crate) fn strays(snapshot: &Snapshot) -> Vec<String> {
+    let words = |one: &Arc<Unreadable>| format!("{} cannot be read: {}", describe(one), one.why);
+    let mut told: Vec<_> = snapshot.strays.iter().take(NAMED).map(words).collect();
+    let more = snapshot.strays.len().saturating_sub(NAMED);
+    told.extend((more > 0).then(|| format!("and {more} more")));
+    told
 }
 
 /// Writes it into the status of the `Kafka` resource, readable or not, unless that says so already.
@@ -105,8 +146,6 @@ fn reference(one: &Unreadable) -> ObjectReference {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
     use serde_json::Value;
 
@@ -175,6 +214,42 @@ mod tests {
         let snapshot = hear(&hands, "8", Some(said));
         left.tell(&hands, &events, &key(), &snapshot).await.unwrap();
         assert_eq!(server.written().len(), 2, "it is silent now");
+    }
+
+    fn labelled<K>(kind: &str, name: &str) -> Event<K> {
+        let labels = [("strimzi.io/cluster".to_owned(), "c".to_owned())];
+        let one = unreadable("7", None);
+        let meta = ObjectMeta { name: Some(name.to_owned()), labels: Some(labels.into()), ..one.meta };
+        Event::Applied(Err(Unreadable { kind: kind.to_owned(), meta, ..one }))
+    }
+
+    #[tokio::test]
+    async fn what_has_no_name_of_karsts_is_told_once_and_holds_nothing() {
+        let (server, hands, events) = server();
+        let mut kafka = kafka(&json!({}));
+        kafka.metadata.resource_version = Some("7".to_owned());
+        hands.learn(kafka);
+        Feed::new(None).take::<crate::views::SecretWire>(&hands.index, labelled("Secret", "junk"));
+        Feed::new(None).take::<karst_api::StrimziPodSet>(&hands.index, labelled("StrimziPodSet", "junk"));
+        Feed::new(None).take::<crate::views::PodWire>(&hands.index, labelled("Pod", "junk"));
+        let snapshot = hands.index.snapshot(&key());
+        assert!(snapshot.unreadable.is_empty() && snapshot.kafka.is_some());
+        assert_eq!(hands.index.unreadable().len(), 3, "the metric counts them");
+        let said = strays(&snapshot);
+        assert_eq!(said[1], "Pod junk cannot be read: spec.kafka: nested too deeply");
+        let left = LeftAlone::default();
+        for _ in 0..2 {
+            left.tell_strays(&events, &key(), &snapshot).await;
+            left.ends(&key());
+        }
+        let written = server.written();
+        assert_eq!(written.len(), 3, "{written:?}");
+        assert!(server.last_written()["note"].as_str().unwrap().ends_with(HOLDS_NOTHING));
+
+        // What Karst makes counts as there.
+        Feed::new(None).take::<crate::views::SecretWire>(&hands.index, labelled("Secret", "c-cluster-ca"));
+        let snapshot = hands.index.snapshot(&key());
+        assert_eq!((snapshot.unreadable.len(), snapshot.strays.len()), (1, 3));
     }
 
     #[tokio::test]

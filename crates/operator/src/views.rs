@@ -37,6 +37,17 @@ const LARGEST_KEPT: usize = 512 << 10;
 /// A file of users in a ConfigMap of ours is remembered up to this size.
 const LARGEST_FILE: usize = 256 << 10;
 
+/// Labels and annotations that operators set are kept up to this size, and those of others up to a smaller one. Kubernetes allows any
+/// number of labels.
+const LARGEST_OWN: usize = 128 << 10;
+const LARGEST_OTHERS: usize = 64 << 10;
+/// What a label costs besides its text.
+const LABEL: usize = 96;
+/// The names under which operators set labels and annotations.
+const OWN: [&str; 3] = ["strimzi.io/", "karst.io/", "app.kubernetes.io/"];
+/// How many owners of an object are kept. Those that Karst makes have one.
+const MOST_OWNERS: usize = 100;
+
 /// Something that is watched, with the view that is kept of it.
 pub(crate) trait Watched:
     Resource<Scope = NamespaceResourceScope, DynamicType = ()>
@@ -213,7 +224,7 @@ impl Watched for ClaimWire {
             requested: requests.and_then(|mut requests| requests.remove("storage")).map(|size| size.0),
             access_modes: spec.access_modes,
             class: spec.storage_class_name,
-            selector: spec.selector.and_then(|selector| selector.match_labels),
+            selector: spec.selector.and_then(|selector| selector.match_labels).map(kept),
             bound: spec.volume_name.is_some_and(|volume| !volume.is_empty()),
             resize_pending: pending.and_then(|found| found.last_transition_time.as_ref()).map(|time| time.0),
             resize_error: failed.map(|found| join(found.reason.as_deref(), found.message.as_deref())),
@@ -237,9 +248,9 @@ impl Debug for SecretWire {
 }
 
 impl SecretWire {
-    /// Its entries, all of them.
-    pub(crate) fn into_files(self) -> Files {
-        files(self.data)
+    /// Its entries.
+    pub(crate) fn into_entries(self) -> impl Iterator<Item = (String, Vec<u8>)> {
+        files(self.data).0.into_iter()
     }
 }
 
@@ -428,18 +439,36 @@ fn join(reason: Option<&str>, message: Option<&str>) -> String {
 }
 
 fn meta(metadata: ObjectMeta) -> Meta {
+    let controller = controller(&metadata);
+    let owners = metadata.owner_references;
     Meta {
-        controller: controller(&metadata),
+        controller,
         name: metadata.name.unwrap_or_default(),
         uid: metadata.uid.unwrap_or_default(),
         resource_version: metadata.resource_version.unwrap_or_default(),
-        labels: metadata.labels.unwrap_or_default(),
-        annotations: metadata.annotations.unwrap_or_default(),
-        owners: metadata.owner_references.into_iter().flatten().map(|owner| owner.uid).collect(),
+        labels: metadata.labels.map(kept).unwrap_or_default(),
+        annotations: metadata.annotations.map(kept).unwrap_or_default(),
+        owners: owners.into_iter().flatten().take(MOST_OWNERS).map(|owner| owner.uid).collect(),
         created: metadata.creation_timestamp.map(|time| time.0),
         deleting: metadata.deletion_timestamp.is_some(),
         gone_by: metadata.deletion_timestamp.map(|time| time.0),
     }
+}
+
+/// Of labels or annotations those that there is room for. Hardly any object has more; then the operators' own come first.
+fn kept(all: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let weight = |key: &str, value: &str| LABEL + key.len() + value.len();
+    if all.iter().map(|(key, value)| weight(key, value)).sum::<usize>() <= LARGEST_OTHERS {
+        return all;
+    }
+    let (mut room_for_own, mut room) = (LARGEST_OWN, LARGEST_OTHERS);
+    let fits = |(key, value): &(String, String)| {
+        let room = if OWN.iter().any(|own| key.starts_with(own)) { &mut room_for_own } else { &mut room };
+        let left = room.checked_sub(weight(key, value));
+        *room = left.unwrap_or(*room);
+        left.is_some()
+    };
+    all.into_iter().filter(fits).collect()
 }
 
 /// Who controls it. Of a pod that is its pod set, and nothing has to be known of that.
@@ -461,6 +490,40 @@ mod tests {
         let wire =
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "c-p-0"}, "status": status});
         serde_json::from_value::<PodWire>(wire).unwrap().view()
+    }
+
+    /// Sixty of these would take all of an operator's memory.
+    #[test]
+    fn labels_without_number_are_not_kept_and_hide_none_of_the_operators() {
+        let mut labels: serde_json::Map<String, serde_json::Value> =
+            (0..68_000).map(|n| (format!("a{n}"), json!(""))).collect();
+        labels.insert("strimzi.io/cluster".to_owned(), json!("c"));
+        labels.insert("zone".to_owned(), json!("a"));
+        let annotations = json!({"big": "x".repeat(200_000), "karst.io/rack": "a", "mine": "b"});
+        let owners = vec![json!({"apiVersion": "v1", "kind": "x", "name": "x", "uid": "u"}); 5_000];
+        let wire = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata":
+            {"name": "x", "labels": labels, "annotations": annotations, "ownerReferences": owners}});
+        let meta = serde_json::from_value::<ConfigMapWire>(wire).unwrap().view().meta;
+        let all = meta.labels.iter().map(|(key, value)| LABEL + key.len() + value.len());
+        assert!(all.sum::<usize>() <= LARGEST_OTHERS + LARGEST_OWN && meta.owners.len() <= MOST_OWNERS);
+        assert_eq!(meta.labels["strimzi.io/cluster"], "c");
+        let kept: Vec<_> = meta.annotations.keys().map(String::as_str).collect();
+        assert_eq!(kept, ["karst.io/rack", "mine"]);
+        let few = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
+        assert_eq!(super::kept(few.clone()), few);
+    }
+
+    #[test]
+    fn what_a_config_map_says_of_its_node_is_kept_only_if_it_can_be_true() {
+        let long = "x".repeat(1 << 19);
+        let listeners: Vec<_> = (0..60_000).map(|n| format!("L{n}-1://a:1")).collect();
+        let config = format!("super.users={long}\nadvertised.listeners={}", listeners.join(","));
+        let wire = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c-p-0"},
+            "data": {"storage.format": long, "server.config": config}});
+        let view = serde_json::from_value::<ConfigMapWire>(wire).unwrap().view();
+        assert!(view.storage_format.unwrap().len() < 100);
+        assert_eq!(view.serving.names().count(), 64);
+        assert!(!format!("{:?}", view.serving).contains("xxx"));
     }
 
     #[test]

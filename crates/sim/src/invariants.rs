@@ -42,8 +42,12 @@ pub struct Watch {
     pub last_surprise: u64,
     /// When somebody last deleted a claim, and not its pod.
     pub last_claim_deletion: u64,
+    /// When an operator last stopped a pod.
+    pub last_stop: u64,
     /// When a user last wished for something.
     pub last_wish: u64,
+    /// When a user last took back that data may be lost, and of which pods.
+    pub taken_back: Option<(u64, String)>,
     /// When a user last asked for something else.
     pub last_request: u64,
     /// The last disk that broke, and when.
@@ -174,10 +178,14 @@ impl Sim {
             self.check_partitions_without(node, pod);
         }
         self.data.note_stop(node);
+        self.watch.last_stop = self.now;
     }
 
-    /// The operator deletes a pod that ended, or that cannot start.
-    pub fn check_replaced(&mut self, pod: &str) {
+    /// The operator deletes a pod that ended, or that cannot start. That a claim was deleted surprises nobody who acts because of it.
+    pub fn check_replaced(&mut self, pod: &str, knows_of_claim: bool) {
+        if knows_of_claim {
+            self.watch.last_claim_deletion = 0;
+        }
         self.doom_disk_of(pod);
     }
 
@@ -212,6 +220,10 @@ impl Sim {
     }
 
     fn check_majority_without(&mut self, node: NodeId, pod: &str) {
+        let has_rival = self.faults.rival.is_some();
+        if has_rival && self.watch.last_stop > 0 && self.now < self.watch.last_stop + records::AT_ONCE {
+            return;
+        }
         let mut voters = self.quorum.newest_voters();
         let waiting = self.waiting_for(pod);
         voters.retain(|voter| !waiting.contains(&voter.node));

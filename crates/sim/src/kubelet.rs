@@ -45,6 +45,33 @@ struct Container {
     hears_since: Option<u64>,
     /// Does it die whenever it starts?
     starves: bool,
+    /// Why nothing ever runs in it.
+    fails: Option<Fails>,
+}
+
+/// Why nothing runs in a pod, from its beginning on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fails {
+    /// It dies whenever it starts.
+    Crashes,
+    /// Its image cannot be had: it does not even start.
+    Waits,
+}
+
+impl Fails {
+    fn phase(self) -> &'static str {
+        match self {
+            Self::Crashes => "Running",
+            Self::Waits => "Pending",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Crashes => "CrashLoopBackOff: back-off restarting failed container",
+            Self::Waits => "ImagePullBackOff: back-off pulling image",
+        }
+    }
 }
 
 /// For so long a launcher must have heard of a majority of other voters, in milliseconds: longer than they may be behind.
@@ -66,13 +93,16 @@ pub struct Kubelet {
     pub full_until: u64,
     /// Directory ids that took part in the quorum, and whose disk is lost.
     pub retired: BTreeSet<DirectoryId>,
+    /// What befalls the next pods of these nodes.
+    pub next_fails: BTreeMap<NodeId, Fails>,
 }
 
 impl Kubelet {
     /// Kubelets that are this fast.
     pub fn new(pace: Pace) -> Self {
         let (containers, retired) = (BTreeMap::new(), BTreeSet::new());
-        Self { containers, pace, readings: Readings::default(), full_until: 0, retired }
+        let (readings, next_fails) = (Readings::default(), BTreeMap::new());
+        Self { containers, pace, readings, full_until: 0, retired, next_fails }
     }
 
     /// Time passes.
@@ -99,6 +129,7 @@ impl Kubelet {
         let (start, grace) = (self.pace.start, self.pace.grace);
         if !self.containers.contains_key(&pod.meta.uid) {
             let starts = Some(now.max(self.full_until) + dice.between(start.0, start.1));
+            let fails = self.next_fails.remove(&node);
             let new = Container {
                 node,
                 has_machine: false,
@@ -108,7 +139,8 @@ impl Kubelet {
                 checks_disk: false,
                 is_named: false,
                 hears_since: None,
-                starves: false,
+                starves: fails.is_some(),
+                fails,
             };
             self.containers.insert(pod.meta.uid.clone(), new);
         }
@@ -131,6 +163,14 @@ impl Kubelet {
         }
         let has_room = now >= self.full_until;
         container.has_machine = container.has_machine || has_room && has_claim(api, pod);
+        let fails = container.fails.filter(|_| container.starts.is_some_and(|starts| now >= starts));
+        if let Some(fails) = fails.filter(|_| container.has_machine && pod.stuck.is_none()) {
+            api.edit_pod(&pod.meta.name, |pod| {
+                pod.phase = fails.phase().to_owned();
+                pod.stuck = Some(fails.words().to_owned());
+            });
+            return;
+        }
         if container.starts.is_some_and(|starts| now >= starts)
             && !container.starves
             && self.start(now, pod, node, api, quorum, dice)
@@ -390,7 +430,8 @@ fn has_claim(api: &ApiServer, pod: &PodView) -> bool {
 fn may_start_on(disk: Option<&Disk>, settings: &BTreeMap<String, String>) -> bool {
     let text = |key: &str| settings.get(key).map_or("", String::as_str);
     let adopts = text("storage.format") == "adopt";
-    disk.map_or(!adopts, |disk| adopts || disk.cluster == text("cluster.id"))
+    let is_unknown = adopts && text("cluster.id").is_empty();
+    disk.map_or(!adopts, |disk| is_unknown || disk.cluster == text("cluster.id"))
 }
 
 /// Is everything there that the pod mounts of Secrets?
@@ -426,6 +467,7 @@ mod tests {
             is_named: false,
             hears_since: None,
             starves: false,
+            fails: None,
         };
         kubelet.containers.insert(UID.to_owned(), container);
         let mut pod = PodView::default();

@@ -91,7 +91,9 @@ fn looks(sim: &Sim, item: &Item) -> Option<String> {
     Some(match item {
         Item::Kafka(kafka) => {
             let conditions = kafka.status.as_ref().and_then(|status| status.conditions.as_ref());
+            // Disks never shrink, and it is told that they are larger than asked for.
             let said = conditions.into_iter().flatten();
+            let said = said.filter(|one| one.reason.as_deref() != Some("KafkaStorage"));
             let said = said.map(|one| format!("{:?}={:?} {:?}", one.type_, one.status, one.reason));
             said.collect::<Vec<_>>().join(", ")
         }
@@ -106,7 +108,8 @@ fn looks(sim: &Sim, item: &Item) -> Option<String> {
         // Whoever came back on an empty disk joins, and does not form the quorum again.
         Item::ConfigMap(map) => {
             let settings = sim.api.settings(&map.meta.name)?.iter();
-            let settings = settings.filter(|(key, _)| *key != "storage.format");
+            let settings =
+                settings.filter(|(key, _)| !["storage.format", "empty.disk"].contains(&key.as_str()));
             format!("{:?}", settings.collect::<Vec<_>>())
         }
         Item::Service(service) => format!("{:?}", service.digest),

@@ -13,6 +13,8 @@ mod pods;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use k8s_openapi::jiff::Timestamp;
+use karst_core::absences;
 use karst_core::digest::Digest;
 use karst_core::ids::Entropy;
 use karst_core::names::{ClusterKey, POOL_LABEL};
@@ -70,6 +72,8 @@ pub struct Operator {
     key: ClusterKey,
     settings: Arc<Settings>,
     cache: Cache,
+    /// Pods that are to exist and do not, since when.
+    absent: BTreeMap<String, Timestamp>,
     /// What Kafka did not do.
     troubles: Vec<Trouble>,
     /// Nodes that were seen to run with the settings that are wanted.
@@ -114,6 +118,7 @@ impl Operator {
                 privileged_templates: false,
             }),
             cache: Cache::default(),
+            absent: BTreeMap::new(),
             troubles: Vec::new(),
             checked: BTreeMap::new(),
             strangers: BTreeMap::new(),
@@ -193,6 +198,7 @@ impl Operator {
         self.strangers.clear();
         self.rendered.clear();
         self.rewrites.clear();
+        self.absent.clear();
         self.due = None;
         self.due_sets.clear();
         self.cache.clear();
@@ -339,6 +345,7 @@ impl Operator {
             pod_sets: BTreeMap::new(),
             taken: BTreeMap::new(),
             pods: BTreeMap::new(),
+            absent: BTreeMap::new(),
             config_maps: BTreeMap::new(),
             services: BTreeMap::new(),
             service_accounts: BTreeMap::new(),
@@ -348,6 +355,7 @@ impl Operator {
             secrets: BTreeMap::new(),
             references: BTreeMap::new(),
             unreadable: None,
+            strays: Vec::new(),
             answers,
             troubles: self.troubles.clone(),
             checked_settings: self.checked.clone(),
@@ -389,7 +397,9 @@ impl Operator {
         for _ in 0..ROUNDS {
             let now = timestamp(sim.now);
             self.rewrites.retain(|_, rewrite| rewrite.is_current(now));
-            let Some(world) = self.world(sim, answers.clone()) else { return self.keep_orphans(sim) };
+            let Some(mut world) = self.world(sim, answers.clone()) else { return self.keep_orphans(sim) };
+            world.absent = absences::of(&world, &self.absent);
+            self.absent.clone_from(&world.absent);
             sim.plans += 1;
             let Ok(plan) = plan::plan(&world) else {
                 sim.fail("the plan could not be rendered".to_owned());
@@ -408,7 +418,7 @@ impl Operator {
                 continue;
             }
             if !plan.questions.is_empty() {
-                self.ask(sim, &plan.questions, &mut answers)?;
+                self.ask(sim, &world, &plan.questions, &mut answers)?;
                 continue;
             }
             if plan.facts.is_empty() {
@@ -476,7 +486,7 @@ impl Operator {
             self.note(&mut failures, |own| own.mark(sim, mark))?;
         }
         for restart in &plan.restarts {
-            self.note(&mut failures, |own| own.restart(sim, restart))?;
+            self.note(&mut failures, |own| own.restart(sim, world, restart))?;
         }
         self.checked.extend(plan.checked_settings);
         for deed in &plan.deeds {

@@ -148,6 +148,9 @@ impl Sim {
             self.watch.last_claim_deletion = self.now;
         }
         self.watch.last_wish = self.now;
+        if edit.takes_back() {
+            self.watch.taken_back = self.may_lose().map(|pods| (self.now, pods));
+        }
         edit.carry_out(self);
         self.plan_next();
     }

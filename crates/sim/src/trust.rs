@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use karst_certs::trust::Certificate;
 use karst_certs::{Kind as Authority, Stored, authority};
+use karst_core::certificates::stand_in;
 use karst_core::ids::NodeId;
-use karst_core::names::{CLUSTER_TRUST, trust_secret};
-use karst_core::world::SecretView;
+use karst_core::names::{CLUSTER_TRUST, operator_secret, trust_secret};
+use karst_core::world::{SecretView, World};
 
 use crate::kubernetes::{ApiServer, Item, Kind};
 use crate::scenarios::CLUSTER;
@@ -87,6 +88,20 @@ impl Sim {
                 return;
             }
         }
+    }
+
+    /// Does the process of a node accept what this operator shows, by what it read when it started?
+    pub(crate) fn accepts(&self, node: NodeId, operator: &World) -> bool {
+        let own = operator_secret(CLUSTER);
+        let stand_in = stand_in(operator);
+        let shown = operator.secrets.get(stand_in.as_ref().unwrap_or(&own));
+        let Some(shown) = shown.and_then(|secret| secret.stored()) else { return false };
+        // Nobody could show more, and to read what each of them trusts takes time.
+        if stand_in.is_none() {
+            return true;
+        }
+        let read = self.kubelet.readings.files.get(&node).and_then(|files| trusted_by(&files.trust));
+        read.is_none_or(|trusted| trusted.iter().any(|issuer| shown.certificate().is_from(issuer)))
     }
 
     /// What is left to be done about authorities when all is at rest.

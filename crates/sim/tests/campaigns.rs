@@ -98,6 +98,12 @@ fn a_node_without_a_certificate_gets_one_though_partitions_wait_for_it() {
     one_run(Chance::Faults, "recreated-at-once", 5_404_034);
 }
 
+/// A broker has read its logs and serves, and Kafka's word is from a moment before.
+#[test]
+fn a_broker_that_has_just_come_back_is_not_emptied_while_its_partitions_need_it() {
+    one_run(Chance::Faults, "eligible-replicas-emptied-together", 7_089);
+}
+
 /// Of two operators one does not know that a controller on an ephemeral disk has been replaced, and has joined again.
 #[test]
 fn no_controller_leaves_for_the_sake_of_a_pod_that_is_gone() {

@@ -141,18 +141,31 @@ fn others_remember_a_voter_that_was_there_whoever_leads() {
     }
 }
 
+/// Kafka has made nothing of its log before it has heard of a leader, and says that it cannot tell.
+#[test]
+fn controllers_that_have_just_started_remember_nobody() {
+    let mut kafka = Kafka::formed(3, 7);
+    kafka.stop(&[1, 2, 3]);
+    for node in [1, 2] {
+        kafka.start(node);
+    }
+    assert_eq!(kafka.quorum.remembers(&voter(3)), Memory::Nobody);
+    kafka.live(20_000);
+    assert_eq!(kafka.quorum.remembers(&voter(3)), Memory::WasThere);
+}
+
 #[test]
 fn nobody_remembers_a_voter_that_never_came() {
     let mut kafka = Kafka { quorum: Quorum::default(), dice: Dice::new(5), now: 0 };
-    assert_eq!(kafka.quorum.remembers(&voter(3)), Memory::Nothing, "nobody is there");
+    assert_eq!(kafka.quorum.remembers(&voter(3)), Memory::Nobody, "nobody is there");
     for node in [1, 2] {
         kafka.format_as_founder(node, 3);
         kafka.start(node);
     }
-    assert_eq!(kafka.quorum.remembers(&voter(3)), Memory::Nothing, "nobody leads");
+    assert_eq!(kafka.quorum.remembers(&voter(3)), Memory::Nobody, "they have heard of no leader yet");
     kafka.live(20_000);
     assert!(kafka.quorum.leader().is_some());
-    assert_eq!(kafka.quorum.remembers(&voter(3)), Memory::Nothing, "it was slower than the others");
+    assert_eq!(kafka.quorum.remembers(&voter(3)), Memory::New, "it was slower than the others");
 }
 
 /// As measured: two of three disks were wiped and formatted again with the first list of voters, and started before the third.

@@ -4,11 +4,12 @@
 //! annotations, and the certificates of all authorities that somebody relies on are in the Secret by which nodes trust.
 //! From these two it follows who may be shown a certificate of which authority, whatever became of the other Secrets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 use karst_certs::{Certificate, Kind, Stored};
 
+use super::operator;
 use crate::names::{
     CA_CERT_GENERATION_ANNOTATION, CA_KEY_GENERATION_ANNOTATION, CERTIFICATE_AUTHORITY_ANNOTATION,
     CERTIFICATE_HASH_ANNOTATION, TRUSTED_AUTHORITIES_ANNOTATION, operator_secret, trust_secret,
@@ -99,6 +100,43 @@ impl<'a> Inside<'a> {
             && self.lost().is_empty()
             && with.iter().all(|pod| self.trusts(pod, authority))
             && (secret == operator_secret(&self.world.key.name) || is_next())
+    }
+
+    /// Does anybody who runs accept the operator's own certificate?
+    pub(super) fn accepts_operator(&self) -> bool {
+        self.acceptance_of(&operator_secret(&self.world.key.name)) > 0
+    }
+
+    /// The node whose certificate is accepted by the most of those that run, if these are more than accept the operator's own.
+    pub(super) fn stand_in(&self) -> Option<String> {
+        let own = self.acceptance_of(&operator_secret(&self.world.key.name));
+        if own == self.running.len() {
+            return None;
+        }
+        let mut best: Option<(usize, String)> = None;
+        let mut known: BTreeMap<String, usize> = BTreeMap::new();
+        for pod in &self.running {
+            let Some(signer) = self.signer_of_use(&pod.meta.name) else { continue };
+            let accepted = *known.entry(signer).or_insert_with_key(|signer| self.who_trusts(signer));
+            if accepted > best.as_ref().map_or(own, |(most, _)| *most) {
+                best = Some((accepted, pod.meta.name.clone()));
+            }
+        }
+        best.map(|(_, pod)| pod)
+    }
+
+    /// How many of those that run accept what is in this Secret.
+    fn acceptance_of(&self, secret: &str) -> usize {
+        self.signer_of_use(secret).map_or(0, |signer| self.who_trusts(&signer))
+    }
+
+    fn who_trusts(&self, authority: &str) -> usize {
+        self.running.iter().filter(|pod| self.trusts(pod, authority)).count()
+    }
+
+    fn signer_of_use(&self, secret: &str) -> Option<String> {
+        let stored = stored(self.world, secret).filter(|stored| operator::is_of_use(self.world, stored))?;
+        self.signer(stored.certificate())
     }
 
     /// Is a restart needed to trust the newest authority?

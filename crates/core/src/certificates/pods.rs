@@ -3,6 +3,9 @@
 //! Kafka reads the certificate of a node once. A new one rides on whatever restart comes; a pod restarts for its sake alone
 //! only when the old one is about to end, or when the authority's key is replaced, which needs every node to know.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use karst_certs::{Kind, Opening, Stored};
 
@@ -10,9 +13,11 @@ use super::inside::{self, HASH_DIGITS, Inside};
 use super::{clock, settings, windows};
 use crate::names::{
     CA_CERT_GENERATION_ANNOTATION, CA_KEY_GENERATION_ANNOTATION, CERTIFICATE_AUTHORITY_ANNOTATION,
-    CERTIFICATE_END_ANNOTATION, CERTIFICATE_HASH_ANNOTATION, TRUSTED_AUTHORITIES_ANNOTATION, trust_secret,
+    CERTIFICATE_END_ANNOTATION, CERTIFICATE_HASH_ANNOTATION, ClusterKey, PAUSE_ANNOTATION,
+    TRUSTED_AUTHORITIES_ANNOTATION, trust_secret,
 };
-use crate::world::{PodView, World};
+use crate::notice::Notice;
+use crate::world::{PodView, SecretView, World};
 
 /// Why the certificates that a pod started with make a restart necessary.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,11 +49,43 @@ impl Stale {
 
 /// What a pod is to be annotated with when it starts now. These never enter its fingerprint.
 pub(crate) fn annotations(world: &World, pod: &str) -> Vec<(String, String)> {
-    let trust = world.secrets.get(&trust_secret(&world.key.name));
-    let secret = world.secrets.get(pod);
+    let known = known(&world.key, &world.secrets, pod);
+    known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+}
+
+/// The description of a pod that is made now, with what it starts with now. Its pod set may be of another day: while a resource cannot be
+/// carried out it is not written, and a pod that said what its predecessor started with would restart for ever.
+pub fn started_now(key: &ClusterKey, secrets: &Secrets, pod: &str, json: &Arc<str>) -> Arc<str> {
+    let Ok(mut value) = serde_json::from_str::<serde_json::Value>(json) else { return Arc::clone(json) };
+    let all = value.pointer_mut("/metadata/annotations").and_then(serde_json::Value::as_object_mut);
+    let Some(all) = all else { return Arc::clone(json) };
+    let before = all.clone();
+    // Of a Secret that is not seen nothing is known.
+    let is_given = secrets.get(&trust_secret(&key.name)).is_some_and(|trust| !trust.authorities().is_empty());
+    let has_leaf = secrets.get(pod).is_some_and(|secret| secret.stored().is_some());
+    for (annotation, known) in known(key, secrets, pod) {
+        let is_seen = if OF_TRUST.contains(&annotation) { is_given } else { has_leaf };
+        if let Some(known) = known {
+            all.insert(annotation.to_owned(), known.into());
+        } else if is_seen {
+            all.remove(annotation);
+        }
+    }
+    if *all == before { Arc::clone(json) } else { Arc::from(value.to_string()) }
+}
+
+/// Secrets by their names.
+pub type Secrets = BTreeMap<String, Arc<SecretView>>;
+
+/// What tells of the certificates that a pod trusts, and not of its own.
+const OF_TRUST: [&str; 2] = [CA_CERT_GENERATION_ANNOTATION, TRUSTED_AUTHORITIES_ANNOTATION];
+
+fn known(key: &ClusterKey, secrets: &Secrets, pod: &str) -> [(&'static str, Option<String>); 6] {
+    let trust = secrets.get(&trust_secret(&key.name));
+    let secret = secrets.get(pod);
     let certificate = secret.and_then(|secret| secret.stored()).map(Stored::certificate);
     let [trusted, signer] = inside::of_start(trust.map(|trust| &**trust), certificate);
-    let values = [
+    [
         (
             CA_CERT_GENERATION_ANNOTATION,
             trust.and_then(|trust| trust.annotation(CA_CERT_GENERATION_ANNOTATION)).map(str::to_owned),
@@ -64,8 +101,7 @@ pub(crate) fn annotations(world: &World, pod: &str) -> Vec<(String, String)> {
         (CERTIFICATE_END_ANNOTATION, certificate.map(|certificate| certificate.not_after.to_string())),
         (TRUSTED_AUTHORITIES_ANNOTATION, trusted),
         (CERTIFICATE_AUTHORITY_ANNOTATION, signer),
-    ];
-    values.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+    ]
 }
 
 /// Why this pod has to restart for the sake of its certificates.
@@ -88,12 +124,54 @@ pub(crate) fn stale(world: &World, inside: &Inside<'_>, pod: &PodView) -> Option
     lasts_longer.then(|| is_time(world, end)).flatten()
 }
 
-/// The same for a pod that may only restart when its certificate ends soon, and for the sake of nothing else.
-pub(crate) fn ends_soon(world: &World, pod: &PodView) -> Option<Stale> {
+/// The same for a pod that restarts only when it must, and for the sake of nothing else: its certificate ends soon, or it keeps others
+/// from theirs.
+pub(crate) fn cannot_wait(world: &World, inside: &Inside<'_>, pod: &PodView) -> Option<Stale> {
+    let is_due = |stale: &Stale| !matches!(stale, Stale::Ends(_));
+    ends_soon(world, pod).or_else(|| stale(world, inside, pod).filter(is_due))
+}
+
+fn ends_soon(world: &World, pod: &PodView) -> Option<Stale> {
     let end = end(pod)?;
     let lasts_longer = world.secrets.get(&pod.meta.name)?.stored()?.certificate().not_after > end;
     let ends = lasts_longer.then(|| is_time(world, end)).flatten();
     ends.filter(|ends| matches!(ends, Stale::EndsSoon(_)))
+}
+
+/// That certificates which are in use end soon, and no newer ones are there: those that sign are about to end themselves, or are not
+/// trusted by all. Told of the first.
+pub(crate) fn unrenewed(world: &World) -> Option<Notice> {
+    let lasts_longer = |pod: &PodView, end| {
+        let stored = world.secrets.get(&pod.meta.name).and_then(|secret| secret.stored());
+        stored.is_some_and(|stored| stored.certificate().not_after > end)
+    };
+    let ending = world.pods.values().filter(|pod| !pod.is_finished()).filter_map(|pod| {
+        let end = end(pod).filter(|end| !lasts_longer(pod, *end))?;
+        matches!(is_time(world, end)?, Stale::EndsSoon(_)).then_some((end, &pod.meta.name))
+    });
+    let (end, pod) = ending.min()?;
+    let what = format!(
+        "pod {pod} started with a certificate that ends at {end}, and there is no newer one; nobody accepts the pod afterwards. Other warnings say what keeps the CA from being renewed, or pods from trusting the new one: deal with those first"
+    );
+    Some(Notice::CertificateEnds { secret: pod.clone(), what })
+}
+
+/// That certificates which are in use end soon while nothing is renewed, as a user asked. Told of the first.
+pub(crate) fn ending_while_paused(world: &World) -> Option<Notice> {
+    if clock::doubt(world).is_some() {
+        return None;
+    }
+    let ending = world.pods.values().filter(|pod| !pod.is_finished()).filter_map(|pod| {
+        let end = end(pod)?;
+        let days = settings(&world.kafka, Kind::Cluster).renewal_days;
+        let third = SignedDuration::from_hours(24 * i64::from(days)) / 3;
+        (world.now > end.saturating_sub(third).unwrap_or(end)).then_some((end, &pod.meta.name))
+    });
+    let (end, pod) = ending.min()?;
+    let what = format!(
+        "pod {pod} started with a certificate that ends at {end}, and nothing is renewed while the annotation {PAUSE_ANNOTATION} pauses the cluster; take it off in time: nobody accepts the pod afterwards"
+    );
+    Some(Notice::CertificateEnds { secret: pod.clone(), what })
 }
 
 /// Is the pod of no use before it restarts? Nobody accepts its certificate any more, or it accepts nobody's.
@@ -109,7 +187,7 @@ pub(crate) fn lacks_certificate(world: &World, pod: &str) -> bool {
 
 /// Does a node wait for the restarts of others, because only what they trust then signs its certificate?
 pub(crate) fn waits_for_others(world: &World, pod: &str) -> bool {
-    lacks_certificate(world, pod) && !world.pods.get(pod).is_some_and(|pod| pod.ready)
+    lacks_certificate(world, pod) && !world.pods.get(pod).is_some_and(|pod| pod.has_ready_kafka())
 }
 
 fn end(pod: &PodView) -> Option<Timestamp> {

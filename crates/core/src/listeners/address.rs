@@ -18,7 +18,7 @@ use crate::cluster::{Cluster, Node};
 use crate::names::ADVERTISED_ANNOTATION;
 use crate::notice::Notice;
 use crate::own_certificates;
-use crate::world::{PodView, ServiceView, World};
+use crate::world::{ConfigMapView, PodView, ServiceView, World};
 
 /// Stands for the address of the Kubernetes node in the settings of a broker. Where a pod runs is only known when it
 /// does, so the launcher puts it in.
@@ -191,6 +191,14 @@ fn memory_key(kafka_name: &str, reach: Reach) -> Option<String> {
         Reach::Internal | Reach::ClusterIp => return None,
     };
     Some(format!("{kafka_name}/{kind}"))
+}
+
+/// Of what kind the address is that was last written for a listener of a broker, when it is one that others decide about.
+pub(super) fn remembered_reach(map: &ConfigMapView, kafka_name: &str) -> Option<Reach> {
+    let text = map.meta.annotations.get(ADVERTISED_ANNOTATION)?;
+    let all: BTreeMap<String, String> = serde_json::from_str(text).ok()?;
+    let is_told = |reach: &Reach| memory_key(kafka_name, *reach).is_some_and(|key| all.contains_key(&key));
+    [Reach::LoadBalancer, Reach::NodePort].into_iter().find(is_told)
 }
 
 /// What is to be remembered of a broker's addresses.

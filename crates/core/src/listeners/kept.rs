@@ -3,18 +3,31 @@
 //! A certificate that cannot be used, a Secret that comes later and a load balancer without an address are no reason to close
 //! a port that clients use. Only two things are kept: which certificate a listener shows, and where clients are sent. Who gets in
 //! (encryption, authentication) is always as asked: a cluster is never more open than that.
+//!
+//! The services by which clients come in stay for the same reason until no broker sends clients there any more: brokers restart one
+//! after the other, and when one of them has to wait, for as long as that lasts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use karst_api::bounds;
 
 use super::address::{Advertised, NODE_IP, NODE_NAME, Served};
 use super::{ClientListener, Reach, address, template};
 use crate::authorization;
 use crate::cluster::{Cluster, Node};
 use crate::config::{self, LISTENERS_DIR};
-use crate::names::{ClusterKey, LISTENER_LABEL};
+use crate::ids::NodeId;
+use crate::names::{ClusterKey, LISTENER_LABEL, POOL_LABEL, node_of_pod};
 use crate::own_certificates;
-use crate::world::{PodView, World};
+use crate::world::{PodView, ServiceView, World};
+
+/// More listeners than a cluster can have are none of ours, whatever a ConfigMap says.
+const MOST_LISTENERS: usize = bounds::LISTENERS as usize;
+/// A name, and an address in DNS.
+const LONGEST_LISTENER: usize = 1_000;
+/// All super users together.
+const LONGEST_USERS: usize = 256 << 10;
 
 /// Which certificate a listener shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,10 +78,14 @@ impl Serving {
                 true => Shown::OfUser,
                 false => Shown::OfBroker,
             });
+            if one.len() > LONGEST_LISTENER {
+                return None;
+            }
             Some(Before { name: name.to_owned(), advertised: address.parse().ok()?, shown })
         });
-        let super_users = wanted.get(authorization::SUPER_USERS).map(|users| keep(users));
-        Self { listeners: listeners.collect(), super_users }
+        let users = wanted.get(authorization::SUPER_USERS).filter(|users| users.len() <= LONGEST_USERS);
+        let super_users = users.map(|users| keep(users));
+        Self { listeners: listeners.take(MOST_LISTENERS).collect(), super_users }
     }
 
     /// The listeners, as Kafka names them.
@@ -157,7 +174,7 @@ fn old_reach(world: &World, cluster: &Cluster, listener: &ClientListener) -> Opt
     let mut old = None;
     let mut waits = false;
     for (node, before) in befores(world, cluster, listener) {
-        let reach = reach_of(&cluster.key, listener, node, &before.advertised.host);
+        let reach = reach_of(&cluster.key, listener, (&node.pool.name, node.id), &before.advertised.host);
         if reach != listener.reach {
             old = old.or(Some(reach));
             waits |= address::advertised(world, cluster, listener, node).is_none();
@@ -167,18 +184,14 @@ fn old_reach(world: &World, cluster: &Cluster, listener: &ClientListener) -> Opt
 }
 
 /// What kind of address this is.
-fn reach_of(key: &ClusterKey, listener: &ClientListener, node: Node<'_>, host: &str) -> Reach {
+fn reach_of(key: &ClusterKey, listener: &ClientListener, (pool, id): (&str, NodeId), host: &str) -> Reach {
     let is_below = |name: &str| host.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
-    let pod = key.pod(&node.pool.name, node.id);
+    let pod = key.pod(pool, id);
     if [NODE_IP, NODE_NAME].contains(&host) {
         Reach::NodePort
     } else if is_below(&format!("{pod}.{}", key.headless_service())) {
         Reach::Internal
-    } else if is_below(&format!(
-        "{}.{}",
-        key.listener_broker(&node.pool.name, listener, node.id),
-        key.namespace
-    )) {
+    } else if is_below(&format!("{}.{}", key.listener_broker(pool, listener, id), key.namespace)) {
         Reach::ClusterIp
     } else {
         Reach::LoadBalancer
@@ -240,26 +253,51 @@ pub(super) fn address(
             ClientListener { reach: kept.filter(|reach| !reach.is_observed())?, ..listener.clone() };
         return Some((address::advertised(world, cluster, &as_others, node)?, as_others.reach));
     };
-    let reach = reach_of(&cluster.key, listener, node, &before.advertised.host);
+    let reach = reach_of(&cluster.key, listener, (&node.pool.name, node.id), &before.advertised.host);
     let is_good = reach == Reach::NodePort || template::is_host(&before.advertised.host);
     let is_old = kept.is_some() && reach != listener.reach;
     ((is_old || !has_new) && is_good).then(|| (before.advertised.clone(), reach))
 }
 
-/// How a listener that cannot be what is asked for, whatever comes, is served now.
+/// How brokers tell the clients of a listener to reach them, where that shows. Of a host that the user chose, only what is remembered
+/// tells. Of some brokers the address may be missing.
+fn told_reach(world: &World, listener: &str, kafka_name: &str) -> Option<Reach> {
+    let is_its = |meta: &crate::world::Meta| meta.labels.get(LISTENER_LABEL).is_some_and(|of| of == listener);
+    let services: Vec<_> =
+        world.services.iter().filter(|(_, one)| is_its(&one.meta)).map(|(name, _)| name).collect();
+    let told = world.config_maps.iter().filter_map(|(pod, map)| {
+        let host = &map.serving.listeners.iter().find(|before| before.name == kafka_name)?.advertised.host;
+        let is_below = |name: String| host.strip_prefix(&name).is_some_and(|rest| rest.starts_with('.'));
+        if let Some(reach) = address::remembered_reach(map, kafka_name) {
+            Some(reach)
+        } else if [NODE_IP, NODE_NAME].contains(&host.as_str()) {
+            Some(Reach::NodePort)
+        } else if is_below(format!("{pod}.{}", world.key.headless_service())) {
+            Some(Reach::Internal)
+        } else {
+            let mut services = services.iter().map(|name| format!("{name}.{}", world.key.namespace));
+            services.any(is_below).then_some(Reach::ClusterIp)
+        }
+    });
+    let told: Vec<_> = told.collect();
+    let order = [Reach::LoadBalancer, Reach::NodePort, Reach::ClusterIp, Reach::Internal];
+    order.into_iter().find(|reach| told.contains(reach))
+}
+
+/// How a listener that cannot be what is asked for, whatever comes, is served now: as brokers tell their clients. Only when that says
+/// nothing its services are looked at: their addresses come and go.
 pub(crate) fn known_reach(world: &World, name: &str, port: u16) -> Option<Reach> {
     let kafka_name = super::kafka_name(name, port);
     let is_it = |before: &Before| before.name == kafka_name;
     world.config_maps.values().find(|map| map.serving.listeners.iter().any(is_it))?;
+    if let Some(told) = told_reach(world, name, &kafka_name) {
+        return Some(told);
+    }
     let service = world
         .services
         .values()
         .filter(|one| !one.meta.deleting && one.meta.labels.get(LISTENER_LABEL).is_some_and(|of| of == name));
-    let kinds = service.map(|service| match (service.addresses.is_empty(), service.node_port) {
-        (false, _) => Reach::LoadBalancer,
-        (true, Some(_)) => Reach::NodePort,
-        (true, None) => Reach::ClusterIp,
-    });
+    let kinds = service.map(|service| reach_by(service));
     // Of a load balancer, some services may have no address.
     let kinds: Vec<_> = kinds.collect();
     let has = |reach: &Reach| kinds.contains(reach);
@@ -269,4 +307,65 @@ pub(crate) fn known_reach(world: &World, name: &str, port: u16) -> Option<Reach>
             .find(has)
             .unwrap_or(Reach::Internal),
     )
+}
+
+/// How clients can come in by a service, as far as it tells.
+fn reach_by(service: &ServiceView) -> Reach {
+    match (service.addresses.is_empty(), service.node_port) {
+        (false, _) => Reach::LoadBalancer,
+        (true, Some(_)) => Reach::NodePort,
+        (true, None) => Reach::ClusterIp,
+    }
+}
+
+/// Does a service lead clients farther than is asked for now? Then it is the one by which they came in before.
+pub(crate) fn leads_farther(listener: &ClientListener, service: &ServiceView) -> bool {
+    // A load balancer that was made without ports of nodes is in the way of those: they come with another service, and both
+    // have one name. Nobody could ever move.
+    let is_in_the_way = listener.reach == Reach::NodePort && service.node_port.is_none();
+    reach_by(service) > listener.reach && !is_in_the_way
+}
+
+/// The listeners, by name, whose brokers may still send clients to where services lead that are to go, or to lead less far.
+pub(crate) fn still_told<'a>(world: &World, cluster: &'a Cluster) -> BTreeSet<&'a str> {
+    let find = |name: &String| cluster.listeners.iter().find(|listener| listener.name == *name);
+    let farther = world.services.values().filter_map(|service| {
+        let listener = find(service.meta.labels.get(LISTENER_LABEL)?)?;
+        leads_farther(listener, service).then_some(listener.name.as_str())
+    });
+    let mut told: BTreeSet<_> = farther.collect();
+    told.retain(|name| cluster.listeners.iter().any(|one| one.name == *name && is_told(world, cluster, one)));
+    told
+}
+
+/// May a broker that runs send clients elsewhere than is asked for? By its settings, until these are written anew, and then until it
+/// has restarted.
+fn is_told(world: &World, cluster: &Cluster, listener: &ClientListener) -> bool {
+    let brokers = cluster.nodes().filter(|node| node.pool.roles.has_broker());
+    let wanted: BTreeMap<_, _> = brokers.map(|node| (cluster.pod_name(node), node)).collect();
+    let is_elsewhere = |name: &String, pod: &PodView| match wanted.get(name) {
+        Some(node) => before(world, cluster, listener, *node).is_some_and(|before| {
+            address::advertised(world, cluster, listener, *node).as_ref() != Some(&before.advertised)
+        }),
+        // That of a pool that is refused runs on as it is.
+        None => is_beyond(world, cluster, listener, name, pod),
+    };
+    let mut running = world.pods.iter().filter(|(_, pod)| pod.runs_broker());
+    running.any(|(name, pod)| !runs_what_is_written(world, name, pod) || is_elsewhere(name, pod))
+}
+
+/// Do the settings of a broker that is not among those of the cluster send clients farther than is asked for?
+fn is_beyond(world: &World, cluster: &Cluster, listener: &ClientListener, name: &str, pod: &PodView) -> bool {
+    let before = world.config_maps.get(name).and_then(|map| map.serving.find(listener));
+    let place = pod.meta.labels.get(POOL_LABEL).zip(node_of_pod(name));
+    before.zip(place).is_some_and(|(before, (pool, id))| {
+        reach_of(&cluster.key, listener, (pool, id), &before.advertised.host) > listener.reach
+    })
+}
+
+/// Was a pod made from what its pod set asks for now?
+fn runs_what_is_written(world: &World, name: &str, pod: &PodView) -> bool {
+    let pool = pod.meta.labels.get(POOL_LABEL);
+    let set = pool.and_then(|pool| world.pod_sets.get(&world.key.pod_set(pool)));
+    set.and_then(|set| set.pods.get(name)).is_none_or(|wanted| pod.is_current(wanted))
 }

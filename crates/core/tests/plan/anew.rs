@@ -228,6 +228,40 @@ fn brokers_start_over_before_anybody_can_be_elected() {
     assert_eq!(brokers, 3, "{restarts:?}");
 }
 
+/// Its disk would be gone, and whatever somebody else writes is what it starts with.
+#[test]
+fn no_node_starts_over_with_settings_that_somebody_changes() {
+    let (mut world, mut kafka) = formed(ephemeral());
+    lose(&mut world, &mut kafka, |_| true);
+    live(&mut world, &mut kafka);
+    world.now += Duration::from_secs(21);
+    let contested = ["my-cluster-brokers-0", "my-cluster-controllers-3"];
+    let mut restarted = |world: &mut World, seconds: usize, is_meddling: bool| {
+        let mut restarted = BTreeSet::new();
+        for _ in 0..seconds {
+            world.answers.quorum = Answer::Silent("nobody leads".to_owned());
+            restarted.extend(decide(world).restarts.into_iter().map(|restart| restart.pod));
+            step(world, &mut kafka, &[]);
+            for pod in world.pods.values_mut() {
+                Arc::make_mut(pod).ready = false;
+            }
+            for name in contested.iter().filter(|_| is_meddling) {
+                let map = Arc::make_mut(world.config_maps.get_mut(*name).unwrap());
+                (map.digest, map.storage_format) = (None, Some("join".into()));
+            }
+            world.now += Duration::from_secs(1);
+        }
+        restarted
+    };
+    let first = restarted(&mut world, 90, true);
+    let others = ["my-cluster-brokers-1", "my-cluster-brokers-2"].map(str::to_owned);
+    assert_eq!(first, others.into(), "voters come last, when all brokers are empty");
+    let said = warning(&world, "ObjectKeepsChanging").unwrap();
+    assert!(said.contains("does not restart my-cluster-"), "{said}");
+    let last = restarted(&mut world, 240, false);
+    assert_eq!(last.len(), 4, "{last:?}");
+}
+
 /// It copied what the last old controller knew, and the operator sees it when that one is gone too.
 #[test]
 fn a_broker_that_was_fast_enough_to_copy_is_left_to_a_person() {

@@ -11,14 +11,14 @@ use crate::support::*;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use karst_api::CertificateAuthority;
 use karst_certs::{Authority, Certificate, Kind, Secret, SecretWrite, Settings, Stored};
-use karst_core::certificates::{Issue, Stale};
+use karst_core::certificates::{Issue, Stale, operator_side, stand_in};
 use karst_core::names::{
     CERTIFICATE_AUTHORITY_ANNOTATION, CLUSTER_TRUST, MANUAL_ROLL_ANNOTATION, TRUSTED_AUTHORITIES_ANNOTATION,
 };
 use karst_core::plan::plan;
 use karst_core::rolling::{Cause, Restart};
 use karst_core::status::Progress;
-use karst_core::world::{Answer, Answers, PodView, SecretContent, SecretView, World};
+use karst_core::world::{Answer, Answers, Files, PodView, Reference, SecretContent, SecretView, World};
 
 const CLUSTER_CA: &str = "my-cluster-cluster-ca";
 const CLUSTER_CA_CERT: &str = "my-cluster-cluster-ca-cert";

@@ -262,11 +262,17 @@ fn a_recreated_kafka_resource_brings_the_cluster_back_from_its_disks() {
     world.pods.clear();
     world.pod_sets.clear();
     world.config_maps.clear();
+    let mut formats = BTreeSet::new();
     while step(&mut world, &mut kafka, &[]) {
-        for map in world.config_maps.values() {
-            assert_eq!(map.storage_format.as_deref(), Some("join"), "no node may form a quorum");
+        for (name, map) in &world.config_maps {
+            let role = if name.contains("controllers") { "controller" } else { "broker" };
+            formats.insert((role, map.storage_format.clone().unwrap()));
         }
     }
+    // No node may form a quorum, and no controller starts on an empty disk before somebody tells how they vote.
+    let wanted = [("broker", "join"), ("controller", "adopt"), ("controller", "join")];
+    assert_eq!(formats, wanted.map(|(role, format)| (role, format.to_owned())).into());
+    assert!(world.config_maps.values().all(|map| map.storage_format.as_deref() == Some("join")));
     let after = world.kafka.status.clone().unwrap();
     assert_eq!(after.cluster_id, before.cluster_id);
     assert_eq!(after.initial_controllers, before.initial_controllers);

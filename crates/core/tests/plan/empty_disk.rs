@@ -133,6 +133,58 @@ fn a_person_lets_a_node_vote_and_the_word_goes_when_somebody_leads() {
     assert!(decide(&world).forgotten.contains(&"karst.io/vote-on-empty-disk"));
 }
 
+const OTHER_POD: &str = "my-cluster-controllers-4";
+
+/// Two of three controllers have lost their disks, and a person names both.
+#[test]
+fn of_two_named_nodes_one_votes_on_an_empty_disk_unless_all_are_named() {
+    let mut world = forming();
+    act(&mut world);
+    replace_disk(&mut world);
+    allow(&mut world, &format!("{POD}, {OTHER_POD}"));
+    assert_eq!(is_told(&world), "allowed");
+    assert_eq!(told(&world, OTHER_POD).as_deref(), Some("new"));
+    let said = |world: &World| {
+        let notices = decide(world).notices;
+        notices
+            .iter()
+            .map(ToString::to_string)
+            .find(|said| said.contains("not followed for"))
+            .unwrap_or_default()
+    };
+    assert!(
+        said(&world).contains(&format!("not followed for {OTHER_POD} yet: {POD} may")),
+        "{}",
+        said(&world)
+    );
+    act(&mut world);
+    allow(&mut world, OTHER_POD);
+    assert_eq!(told(&world, OTHER_POD).as_deref(), Some("new"), "the first one may be running");
+    act(&mut world);
+    assert_eq!(is_told(&world), "replaced");
+    assert_eq!(told(&world, OTHER_POD).as_deref(), Some("new"), "and still may");
+    allow(&mut world, &format!("{POD} {OTHER_POD} my-cluster-controllers-5"));
+    assert_eq!(is_told(&world), "allowed");
+    assert_eq!(told(&world, OTHER_POD).as_deref(), Some("allowed"));
+    assert_eq!(said(&world), "");
+}
+
+#[test]
+fn that_a_node_may_vote_on_an_empty_disk_or_no_longer_is_hard_to_undo() {
+    let mut world = forming();
+    act(&mut world);
+    let hard = |world: &World| {
+        let objects = decide(world).objects.into_iter().filter(|object| object.is_hard_to_undo(world));
+        objects.map(|object| object.describe()).collect::<Vec<_>>()
+    };
+    assert_eq!(hard(&world), [""; 0]);
+    allow(&mut world, POD);
+    assert_eq!(hard(&world), [format!("ConfigMap {POD}")]);
+    act(&mut world);
+    allow(&mut world, "");
+    assert_eq!(hard(&world), [format!("ConfigMap {POD}")]);
+}
+
 #[test]
 fn that_a_controller_waits_with_an_empty_disk_is_told() {
     let mut world = forming();
@@ -147,7 +199,7 @@ fn that_a_controller_waits_with_an_empty_disk_is_told() {
     let asked = karst_core::plan::plan(&world).unwrap().questions.launchers;
     assert_eq!(asked.keys().copied().collect::<Vec<_>>(), [NodeId(3)]);
     for (said, is_told) in [(true, true), (false, false)] {
-        let view = LauncherView { recovery: None, awaits_leader: said };
+        let view = LauncherView { awaits_leader: said, ..LauncherView::default() };
         world.answers.launchers.insert(NodeId(3), Answer::Known(view));
         let plan = decide(&world);
         let mut world = world.clone();

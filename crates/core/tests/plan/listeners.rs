@@ -554,7 +554,7 @@ fn leaf(world: &World, name: &str) -> (Vec<u8>, Vec<u8>) {
 
 fn bring(world: &mut World, certificate: &[u8], key: &[u8]) {
     let files = [("tls.crt".to_owned(), certificate.to_vec()), ("tls.key".to_owned(), key.to_vec())];
-    world.referenced.insert("mine".into(), Reference::Found(Files(files.into())));
+    world.referenced.insert("mine".into(), Reference::Found(Files(files.into()).into()));
 }
 
 fn keystore(world: &World) -> Option<Vec<u8>> {

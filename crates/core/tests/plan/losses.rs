@@ -229,6 +229,209 @@ fn a_restart_on_a_claim_that_is_on_its_way_out_is_judged_as_the_loss_of_its_disk
     assert_eq!(restarts(&mut world, &only).0, [pod]);
 }
 
+fn edit_claim(world: &mut World, name: &str, edit: impl FnOnce(&mut karst_core::world::ClaimView)) {
+    edit(Arc::make_mut(world.claims.get_mut(name).unwrap()));
+}
+
+/// A pod whose container dies whenever it starts, and that never served.
+fn never_served(world: &mut World, pod: &str) {
+    let since = Timestamp::from_second(world.now.as_second() - 300).unwrap();
+    edit_pod(world, pod, |pod| {
+        (pod.ready, pod.was_ready, pod.since) = (false, false, Some(since));
+        pod.stuck = Some("CrashLoopBackOff: OOMKilled".into());
+    });
+}
+
+/// A PVC outlives its pods: what the one before wrote is on it.
+#[test]
+fn a_pod_that_never_served_does_not_take_a_disk_full_of_records_with_it() {
+    let mut world = converged();
+    let (pod, claim) = ("my-cluster-brokers-0", "data-0-my-cluster-brokers-0");
+    ask_pod(&mut world, pod, MANUAL);
+    never_served(&mut world, pod);
+    let only = [partition("single", &[0], &[0], 1)];
+    let plan = answered(&mut world, &only);
+    assert_eq!(plan.restarts.len(), 1, "its disk stays, and nothing runs in it");
+    assert_eq!(plan.restarts[0].keeps.len(), 1, "that is looked at once more");
+    assert!(!plan.restarts[0].loses_disk);
+
+    edit_claim(&mut world, claim, |claim| claim.meta.deleting = true);
+    let (pods, said) = restarts(&mut world, &only);
+    assert!(pods.is_empty(), "{said}");
+    for part in ["DataLossHeld", pod, "single-0"] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    // The same when the labels of the claim are lost.
+    let labels = std::mem::take(&mut Arc::make_mut(world.claims.get_mut(claim).unwrap()).meta.labels);
+    assert_eq!(restarts(&mut world, &only).0, [] as [&str; 0]);
+    edit_claim(&mut world, claim, |claim| (claim.meta.labels, claim.bound) = (labels, false));
+    let plan = answered(&mut world, &only);
+    assert_eq!(plan.restarts.len(), 1, "nothing was ever on it");
+    assert!(plan.restarts[0].keeps.is_empty(), "{plan:?}");
+
+    edit_claim(&mut world, claim, |claim| claim.bound = true);
+    annotate_kafka(&mut world, "karst.io/allow-data-loss", pod);
+    let plan = answered(&mut world, &only);
+    assert_eq!((plan.restarts.len(), plan.restarts[0].loses_disk), (1, true));
+}
+
+/// `kubectl delete pvc -l ...`, while no broker starts.
+#[test]
+fn pods_that_never_served_do_not_all_take_their_disks_with_them() {
+    let mut world = converged();
+    let names: Vec<String> = world.pods.keys().filter(|name| name.contains("brokers")).cloned().collect();
+    for name in &names {
+        ask_pod(&mut world, name, MANUAL);
+        never_served(&mut world, name);
+        edit_claim(&mut world, &format!("data-0-{name}"), |claim| claim.meta.deleting = true);
+    }
+    world.answers = Answers::default();
+    world.answers.quorum = healthy_quorum(&world);
+    world.answers.partitions = Answer::Silent("no broker serves".into());
+    world.answers.registered = Answer::Silent("no broker serves".into());
+    let plan = plan(&world).unwrap();
+    let said: String = plan.notices.iter().map(|notice| format!("{}: {notice}\n", notice.reason())).collect();
+    assert_eq!(plan.restarts, [], "{said}");
+    assert!(names.iter().all(|name| said.contains(&format!("DataLossHeld: pod {name}"))), "{said}");
+}
+
+/// The image cannot be pulled, and somebody deletes PVCs: Kubernetes keeps what is on them as long as the pods are there, and starts
+/// nothing on them.
+#[test]
+fn a_pod_that_waits_on_a_deleted_claim_makes_place_when_nothing_is_lost_by_it() {
+    let mut world = converged();
+    let pod = "my-cluster-brokers-0";
+    let waits = |world: &mut World, pod: &str| {
+        never_served(world, pod);
+        edit_pod(world, pod, |pod| pod.phase = "Pending".into());
+    };
+    waits(&mut world, pod);
+    let only = [partition("single", &[0], &[0], 1)];
+    let elsewhere = [partition("orders", &[0, 1, 2], &[1, 2], 2)];
+    assert_eq!(restarts(&mut world, &only).0, [] as [&str; 0], "nobody asked for it");
+    edit_claim(&mut world, "data-0-my-cluster-brokers-0", |claim| claim.meta.deleting = true);
+    let (pods, said) = restarts(&mut world, &only);
+    assert!(pods.is_empty() && said.contains("DataLossHeld") && said.contains("single-0"), "{said}");
+    let plan = answered(&mut world, &elsewhere);
+    let [restart] = &plan.restarts[..] else { panic!("{plan:?}") };
+    assert!(restart.pod == pod && restart.loses_disk && restart.claims.is_empty(), "{restart:?}");
+    let why: String = restart.causes.iter().map(ToString::to_string).collect();
+    assert!(why.contains("PVC data-0-my-cluster-brokers-0"), "{why}");
+    annotate_kafka(&mut world, "karst.io/allow-data-loss", pod);
+    assert_eq!(restarts(&mut world, &only).0, [pod]);
+
+    // Somebody else that is away keeps nobody from it: it may be what that one waits for.
+    never_served(&mut world, "my-cluster-brokers-2");
+    assert_eq!(restarts(&mut world, &only).0, [pod]);
+    // All of them at once: what two of them have is judged together.
+    for other in ["my-cluster-brokers-1", "my-cluster-brokers-2"] {
+        waits(&mut world, other);
+        edit_claim(&mut world, &format!("data-0-{other}"), |claim| claim.meta.deleting = true);
+    }
+    annotate_kafka(&mut world, "karst.io/allow-data-loss", "");
+    assert_eq!(restarts(&mut world, &elsewhere).0, [pod], "the others have what was acknowledged");
+    let mut leaderless = partition("orders", &[0, 1, 2], &[2], 2);
+    leaderless.leader = None;
+    let (pods, said) = restarts(&mut world, &[leaderless]);
+    assert!(pods.is_empty(), "{said}");
+}
+
+/// Its vote goes with its disk, and is given up first.
+#[test]
+fn a_controller_that_waits_on_a_deleted_claim_leaves_the_quorum_before_it_makes_place() {
+    let mut world = converged();
+    let pod = "my-cluster-controllers-4";
+    never_served(&mut world, pod);
+    edit_pod(&mut world, pod, |pod| pod.phase = "Pending".into());
+    edit_claim(&mut world, "data-0-my-cluster-controllers-4", |claim| claim.meta.deleting = true);
+    let mut kafka = Kafka::formed(&world);
+    let plan = answered(&mut world, &[]);
+    assert!(plan.restarts.is_empty(), "{plan:?}");
+    let change = plan.change().unwrap().to_string();
+    assert!(change.contains('4'), "{change}");
+    kafka.voters.retain(|voter| voter.node != NodeId(4));
+    world.answers.quorum = kafka.quorum(&world);
+    let pods: Vec<_> = karst_core::plan::plan(&world).unwrap().restarts;
+    assert!(matches!(&pods[..], [restart] if restart.pod == pod), "{pods:?}");
+}
+
+/// Whoever may change a pod may take its labels off, by mistake too.
+#[test]
+fn a_broker_that_lost_its_labels_is_judged_as_what_its_pool_asks_for() {
+    let mut world = converged();
+    let pod = "my-cluster-brokers-0";
+    ask_pod(&mut world, pod, EMPTY);
+    let only = [partition("single", &[0], &[0], 1)];
+    for labels in [[None, None], [Some("false"), Some("false")]] {
+        let names = ["strimzi.io/broker-role", "strimzi.io/controller-role"];
+        edit_pod(&mut world, pod, |pod| {
+            for (name, value) in names.into_iter().zip(labels) {
+                pod.meta.labels.remove(name);
+                pod.meta.labels.extend(value.map(|value| (name.to_owned(), value.to_owned())));
+            }
+        });
+        let (pods, said) = restarts(&mut world, &only);
+        assert!(pods.is_empty() && said.contains("single-0"), "{labels:?}: {said}");
+    }
+}
+
+#[test]
+fn a_voter_that_lost_its_labels_leaves_the_quorum_before_its_disk_goes() {
+    let mut world = converged();
+    let pod = "my-cluster-controllers-4";
+    ask_pod(&mut world, pod, EMPTY);
+    world.answers = Answers::default();
+    world.answers.quorum = healthy_quorum(&world);
+    edit_pod(&mut world, pod, |pod| drop(pod.meta.labels.remove("strimzi.io/controller-role")));
+    let plan = decide(&world);
+    assert!(plan.restarts.is_empty(), "{plan:?}");
+}
+
+/// The label says what the pod was made as, and it is made as something else next.
+#[test]
+fn a_controller_that_is_to_become_a_broker_too_is_not_asked_what_only_a_broker_can_have() {
+    let mut world = converged();
+    edit_pool(&mut world, "controllers", |pool| {
+        pool.spec.roles = vec![karst_api::Role::Controller, karst_api::Role::Broker];
+    });
+    for _ in 0..8 {
+        let plan = answered(&mut world, &[]);
+        if !plan.restarts.is_empty() {
+            break;
+        }
+        carry_out(&mut world, plan);
+    }
+    world.answers.partitions = Answer::Silent("no broker serves".into());
+    let plan = plan(&world).unwrap();
+    assert_eq!(plan.restarts.len(), 1, "{:?}", plan.notices);
+}
+
+/// What was asked of a pod may be taken back while nobody tells of it.
+#[test]
+fn who_empties_a_disk_does_so_only_while_that_is_asked_of_the_pod() {
+    let mut world = converged();
+    let pod = "my-cluster-brokers-0";
+    ask_pod(&mut world, pod, EMPTY);
+    ask_pod(&mut world, pod, MANUAL);
+    let plan = answered(&mut world, &[]);
+    let [restart] = &plan.restarts[..] else { panic!("{plan:?}") };
+    let is_asked = |edit: &dyn Fn(&mut karst_core::world::PodView)| {
+        let mut pod = (*world.pods[pod]).clone();
+        edit(&mut pod);
+        restart.is_still_asked_of(&pod)
+    };
+    assert!(restart.loses_disk && is_asked(&|_| {}));
+    for annotation in [EMPTY, MANUAL] {
+        assert!(!is_asked(&|pod| drop(pod.meta.annotations.remove(annotation))), "{annotation}");
+        let not = |pod: &mut karst_core::world::PodView| {
+            pod.meta.annotations.insert(annotation.into(), "false".into());
+        };
+        assert!(!is_asked(&not), "{annotation}");
+    }
+    assert!(!is_asked(&|pod| pod.meta.uid = "another".into()));
+    assert!(!is_asked(&|pod| pod.meta.deleting = true));
+}
+
 #[test]
 fn what_a_person_allowed_is_forgotten_when_it_is_done() {
     let mut world = converged();
@@ -408,7 +611,7 @@ fn a_broker_that_recovers_its_logs_is_not_restarted_and_its_progress_is_told() {
         (plan.restarts.len(), said)
     };
     let recovery = Some(Recovery { done: 17, all: 340 });
-    let (count, said) = said_to_be(Answer::Known(LauncherView { recovery, awaits_leader: false }));
+    let (count, said) = said_to_be(Answer::Known(LauncherView { recovery, ..LauncherView::default() }));
     assert!(count == 0 && said.contains("17 of 340"), "{said}");
     let (count, said) = said_to_be(Answer::Silent("connection refused".into()));
     assert!(count == 0 && said.contains("connection refused"), "{said}");
@@ -460,6 +663,28 @@ fn a_broker_that_runs_and_does_not_serve_yet_is_given_some_time_to_come_back() {
     assert!(count == 0 && looks_again && said.contains("given 30 s to come back"), "{said}");
     assert_eq!(late_for(31, None).0, 1, "it may be what the rest waits for");
     assert_eq!(late_for(5, Some("CrashLoopBackOff")).0, 1, "it does not run");
+}
+
+/// Its launcher knows first that it serves. Between that and the next word of Kafka it comes back to its ISRs, and others count on it.
+#[test]
+fn a_broker_that_serves_by_its_launchers_word_is_left_alone_until_kafka_knows() {
+    let mut world = converged();
+    let pod = "my-cluster-brokers-1";
+    ask_pod(&mut world, pod, MANUAL);
+    let since = Timestamp::from_second(world.now.as_second() - 60).unwrap();
+    edit_pod(&mut world, pod, |pod| (pod.ready, pod.since) = (false, Some(since)));
+    let brokers = (0..3).map(|id| RegisteredBroker { node: NodeId(id), fenced: id == 1 }).collect();
+    world.answers.registered = Answer::Known(Registered { brokers, fenced_known: true });
+    world.answers.quorum = healthy_quorum(&world);
+    let can_do_without = vec![partition("orders", &[0, 1, 2], &[0, 2], 2)];
+    world.answers.partitions = Answer::Known(Partitions { of: nodes(&[1]), found: can_do_without });
+    let mut restarts_when = |serves| {
+        let said = LauncherView { serves, ..LauncherView::default() };
+        world.answers.launchers.insert(NodeId(1), Answer::Known(said));
+        karst_core::plan::plan(&world).unwrap().restarts.len()
+    };
+    assert_eq!(restarts_when(false), 1, "it may be what the rest waits for");
+    assert_eq!(restarts_when(true), 0);
 }
 
 #[test]

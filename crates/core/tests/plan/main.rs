@@ -12,6 +12,7 @@ mod creation;
 mod empty_disk;
 mod golden;
 mod input;
+mod left_behind;
 mod limits;
 mod listeners;
 mod losses;

@@ -137,10 +137,14 @@ fn an_id_is_given_up_only_after_its_pod_is_gone_and_its_objects_go_last() {
     carry_out(&mut world, plan);
     assert!(!world.pod_sets["my-cluster-brokers"].pods.contains_key("my-cluster-brokers-2"));
 
-    // The pod is still on its way out.
+    // The pod still serves: what was true of it a moment ago need not be true any more.
     world.answers = Answers::default();
+    assert_eq!(decide(&world).questions.partitions_of, [NodeId(2)].into());
+
+    // The pod is on its way out.
+    edit_pod(&mut world, "my-cluster-brokers-2", |pod| pod.meta.deleting = true);
     let plan = decide(&world);
-    assert!(plan.questions.is_empty(), "what is on its way out was checked before");
+    assert!(plan.questions.is_empty(), "nobody can hold it any more");
     assert_eq!((plan.facts.len(), plan.removals.len()), (0, 0));
 
     world.pods.remove("my-cluster-brokers-2");

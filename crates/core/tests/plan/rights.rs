@@ -29,7 +29,7 @@ fn report(world: &mut World) {
         let pods: Vec<_> = world.pods.values().cloned().collect();
         let rendered = world.rendered.get(&name).copied();
         let set = Arc::make_mut(world.pod_sets.get_mut(&name).unwrap());
-        set.status = Some(podset::plan(set, &pods, &Default::default(), rendered.as_ref()).status);
+        set.status = Some(podset::plan(set, &pods, &[], rendered.as_ref()).status);
     }
 }
 
@@ -50,7 +50,7 @@ fn warned(world: &World) -> Vec<String> {
 /// The pods that the pod-set work would make now.
 fn made(world: &World, set: &str) -> usize {
     let pods: Vec<_> = world.pods.values().cloned().collect();
-    let plan = podset::plan(&world.pod_sets[set], &pods, &Default::default(), world.rendered.get(set));
+    let plan = podset::plan(&world.pod_sets[set], &pods, &[], world.rendered.get(set));
     plan.actions.iter().filter(|action| action.is_creation()).count()
 }
 

@@ -75,7 +75,9 @@ fn whoever_restarts_a_pod_looks_at_all_of_them_first() {
 
     edit_pod(&mut world, &name, |pod| pod.ready = false);
     assert!(!world.has_just_these_pods(&before), "one is down");
-    edit_pod(&mut world, &name, |pod| (pod.ready, pod.meta.deleting) = (true, true));
+    edit_pod(&mut world, &name, |pod| (pod.ready, pod.was_ready) = (true, false));
+    assert!(!world.has_just_these_pods(&before), "one has served since");
+    edit_pod(&mut world, &name, |pod| (pod.was_ready, pod.meta.deleting) = (true, true));
     assert!(!world.has_just_these_pods(&before), "one is on its way out");
     edit_pod(&mut world, &name, |pod| (pod.meta.deleting, pod.meta.uid) = (false, "another".to_owned()));
     assert!(!world.has_just_these_pods(&before), "one is another one");

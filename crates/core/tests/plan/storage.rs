@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::support::{
-    Kafka, conditions, converge, converge_kafka, decide, edit_kafka, edit_pool, is_quiet, pool_conditions,
-    step, world,
+    Kafka, conditions, converge, converge_kafka, decide, edit_kafka, edit_pod, edit_pool, healthy_quorum,
+    is_quiet, partition, pool_conditions, run_pods, step, world,
 };
 use karst_api as api;
 use karst_core::ids::NodeId;
-use karst_core::plan::Plan;
+use karst_core::plan::{Plan, plan};
 use karst_core::rolling::Cause;
-use karst_core::world::{Answer, ClaimView, LogDirView, RefusedGrowth, World};
+use karst_core::world::{Answer, Answers, ClaimView, LogDirView, Partitions, RefusedGrowth, World};
 use serde_json::{Value, json};
 
 /// Three controllers on one claim each, and two brokers with two volumes each.
@@ -101,6 +101,7 @@ fn dir(node: NodeId, volume: i32, partitions: &[&str]) -> LogDirView {
         path: format!("/var/lib/kafka/data-{volume}/kafka-log{node}"),
         error: None,
         partitions: partitions.iter().map(ToString::to_string).collect(),
+        more: 0,
     }
 }
 
@@ -550,6 +551,7 @@ fn claims_go_when_that_is_said_in_the_same_breath_as_a_removal() {
 fn claims_are_kept_when_that_is_said_while_nobody_looks() {
     let mut world = cluster();
     leave_claim(&mut world, "data-0-c-brk-9", "c-brk-9", "true");
+    world.answers.partitions = Answer::Known(Partitions { of: [NodeId(9)].into(), found: Vec::new() });
     assert_eq!(removals(&decide(&world)), ["data-0-c-brk-9"], "it was to go");
     ask_volumes(&mut world, "brk", &volumes(false));
     assert_eq!(removals(&decide(&world)), [""; 0]);
@@ -674,4 +676,185 @@ fn claims_of_an_earlier_version_learn_what_they_hold_once_and_nobody_restarts() 
         world.pod_sets["c-ctl"].meta.annotations.get("strimzi.io/storage").cloned()
     );
     assert_eq!(marks("karst.io/cluster-id"), world.kafka.status.as_ref().unwrap().cluster_id);
+}
+
+fn annotate_kafka(world: &mut World, key: &str, value: &str) {
+    edit_kafka(world, |kafka| {
+        kafka.metadata.annotations.get_or_insert_default().insert(key.into(), value.into());
+    });
+}
+
+/// The removal of volume 1 of the brokers is accepted, because all is empty, and written. No pod has restarted yet.
+fn losing_a_volume() -> (World, Kafka) {
+    let mut world = cluster();
+    let mut kafka = Kafka::formed(&world);
+    for node in BROKERS {
+        kafka.log_dirs.insert(node, vec![dir(node, 0, &["other-0"]), dir(node, 1, &[])]);
+    }
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi")]);
+    while sizes(&world, "brk").len() == 2 {
+        assert!(step(&mut world, &mut kafka, &[]), "it is never accepted");
+    }
+    (world, kafka)
+}
+
+fn has_claim(world: &World, node: i32) -> bool {
+    world.claims.contains_key(&format!("data-1-c-brk-{node}"))
+}
+
+#[test]
+fn a_volume_that_nobody_saw_empty_before_its_pod_went_keeps_its_claim() {
+    let (mut world, mut kafka) = losing_a_volume();
+    // Somebody drains the machine of broker 0: its next pod is made without the volume.
+    world.pods.remove("c-brk-0");
+    run_pods(&mut world, true);
+    rest_with(&mut world, &mut kafka, &[]);
+    assert!(has_claim(&world, 0), "it may have records");
+    assert!(!has_claim(&world, 1), "that one was empty when Karst restarted its pod");
+    let said = warnings(&world, "brk").join("\n");
+    assert!(said.contains("data-1-c-brk-0") && said.contains("list the volume again"), "{said}");
+
+    // What is there comes back with the volume, and then goes in order.
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi"), volume(1, "10Gi")]);
+    rest_with(&mut world, &mut kafka, &["late-0"]);
+    assert!(uses(&world, "c-brk-0", "data-1-c-brk-0"));
+    assert_eq!(warnings(&world, "brk"), [""; 0]);
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi")]);
+    rest_with(&mut world, &mut kafka, &[]);
+    assert!(!has_claim(&world, 0) && !has_claim(&world, 1));
+}
+
+/// It was, once: since then another pod had it.
+#[test]
+fn a_volume_that_is_listed_again_is_not_taken_for_empty_later() {
+    let mut world = cluster();
+    let mark =
+        |world: &World| world.claims["data-1-c-brk-0"].meta.annotations.get("karst.io/empty-in-pod").cloned();
+    claim(&mut world, "data-1-c-brk-0")
+        .meta
+        .annotations
+        .insert("karst.io/empty-in-pod".into(), "uid-of-before".into());
+    converge(&mut world);
+    assert_eq!(mark(&world).as_deref(), Some(""));
+    assert!(is_quiet(&decide(&world)));
+    let (mut world, mut kafka) = (world.clone(), Kafka::formed(&world));
+    for node in BROKERS {
+        kafka.log_dirs.insert(node, vec![dir(node, 0, &["other-0"]), dir(node, 1, &[])]);
+    }
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi")]);
+    while sizes(&world, "brk").len() == 2 {
+        assert!(step(&mut world, &mut kafka, &[]), "it is never accepted");
+    }
+    world.pods.remove("c-brk-0");
+    run_pods(&mut world, true);
+    rest_with(&mut world, &mut kafka, &[]);
+    assert!(has_claim(&world, 0), "it was empty when an earlier pod left it");
+}
+
+/// All brokers crash, and the user raises their memory: one apply must not take a volume from all of them unseen.
+#[test]
+fn a_broker_that_does_not_serve_loses_no_volume_unless_a_person_says_so() {
+    let (mut world, _) = losing_a_volume();
+    let since = world.now.checked_sub(Duration::from_secs(600)).unwrap();
+    for pod in ["c-brk-0", "c-brk-1"] {
+        edit_pod(&mut world, pod, |pod| {
+            (pod.ready, pod.since, pod.stuck) =
+                (false, Some(since), Some("CrashLoopBackOff: OOMKilled".into()));
+        });
+    }
+    let decided = |world: &mut World, partitions: Answer<Partitions>| {
+        world.answers = Answers::default();
+        world.answers.quorum = healthy_quorum(world);
+        world.answers.registered = Answer::Silent("no broker serves".into());
+        world.answers.partitions = partitions;
+        plan(world).unwrap()
+    };
+    let silent = || Answer::Silent("no broker serves".into());
+    let restarted = |plan: &Plan| plan.restarts.iter().map(|one| one.pod.clone()).collect::<Vec<_>>();
+    let plan = decided(&mut world, silent());
+    assert_eq!(restarted(&plan), [""; 0]);
+    let said: String = plan.notices.iter().map(|notice| format!("{}: {notice}\n", notice.reason())).collect();
+    for part in ["DataLossHeld: pod c-brk-0", "DataLossHeld: pod c-brk-1", "list the volume again"] {
+        assert!(said.contains(part), "{part} is not in {said}");
+    }
+    // One of them could be missed with all that it has, and not both.
+    let found = vec![partition("orders", &[0, 1], &[0, 1], 1)];
+    let both = Partitions { of: BROKERS.into(), found };
+    assert_eq!(restarted(&decided(&mut world, Answer::Known(both))), [""; 0]);
+
+    let mut allowed = world.clone();
+    annotate_kafka(&mut allowed, "karst.io/allow-data-loss", "c-brk-1");
+    let plan = decided(&mut allowed, silent());
+    assert_eq!((restarted(&plan), plan.forgotten.len()), (vec!["c-brk-1".to_owned()], 0));
+    let uid = &allowed.pods["c-brk-1"].meta.uid;
+    assert_eq!(plan.emptied[uid][0].0, "data-1-c-brk-1", "its claim goes too");
+
+    // With its volumes as they were it restarts at once: the change of memory may be what it needs.
+    ask_volumes(&mut world, "brk", &[volume(0, "10Gi"), volume(1, "10Gi")]);
+    edit_pool(&mut world, "brk", |pool| {
+        let memory = json!({"requests": {"memory": "2Gi"}, "limits": {"memory": "2Gi"}});
+        pool.spec.resources = serde_json::from_value(memory).unwrap();
+    });
+    for _ in 0..4 {
+        let plan = decided(&mut world, silent());
+        if !plan.restarts.is_empty() {
+            assert_eq!(restarted(&plan), ["c-brk-0", "c-brk-1"]);
+            return;
+        }
+        crate::support::carry_out(&mut world, plan);
+    }
+    panic!("they never restart");
+}
+
+fn all_are_kept(world: &World) -> bool {
+    world.claims.iter().filter(|(name, _)| name.contains("-brk-")).all(|(_, claim)| is_kept(claim))
+}
+
+#[test]
+fn claims_are_kept_when_that_is_said_of_a_cluster_that_is_paused_or_cannot_be_carried_out() {
+    let cases: [(&str, fn(&mut World)); 3] = [
+        ("paused", |world| annotate_kafka(world, "strimzi.io/pause-reconciliation", "true")),
+        ("refused", |world| edit_kafka(world, |kafka| kafka.spec.kafka.version = Some("9.9.9".into()))),
+        ("a pool refused", |world| edit_pool(world, "brk", |pool| pool.spec.replicas = -1)),
+    ];
+    for (name, break_it) in cases {
+        let mut world = cluster();
+        break_it(&mut world);
+        converge(&mut world);
+        let before = world.claims.clone();
+        ask_volumes(&mut world, "brk", &volumes(false));
+        converge(&mut world);
+        assert!(all_are_kept(&world), "{name}: they would go with the Kafka resource");
+        let controllers = |claims: &std::collections::BTreeMap<String, Arc<ClaimView>>| {
+            claims
+                .iter()
+                .filter(|(name, _)| name.contains("-ctl-"))
+                .map(|one| one.1.clone())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(controllers(&world.claims), controllers(&before), "{name}: of these nothing was said");
+        let remember = |claim: &ClaimView| claim.meta.annotations.get("strimzi.io/storage").cloned();
+        let old = &before["data-0-c-brk-0"];
+        assert_eq!(
+            remember(&world.claims["data-0-c-brk-0"]),
+            remember(old),
+            "{name}: it keeps what it knows"
+        );
+        // The other way round waits.
+        ask_volumes(&mut world, "brk", &volumes(true));
+        converge(&mut world);
+        assert!(all_are_kept(&world), "{name}");
+    }
+}
+
+#[test]
+fn claims_of_another_operator_are_left_alone_while_a_cluster_is_paused() {
+    let mut world = cluster();
+    for name in ["data-0-c-brk-0", "data-1-c-brk-0"] {
+        claim(&mut world, name).meta.labels.remove("app.kubernetes.io/managed-by");
+    }
+    annotate_kafka(&mut world, "strimzi.io/pause-reconciliation", "true");
+    ask_volumes(&mut world, "brk", &volumes(false));
+    converge(&mut world);
+    assert!(!is_kept(&world.claims["data-0-c-brk-0"]) && is_kept(&world.claims["data-0-c-brk-1"]));
 }

@@ -8,7 +8,7 @@ use karst_api::Role;
 use karst_core::ids::NodeId;
 use karst_core::membership::Change;
 use karst_core::plan::{Deed, plan};
-use karst_core::world::{Answer, Trouble, World};
+use karst_core::world::{Answer, Partitions, Trouble, World};
 
 fn set_version(world: &mut World, version: &str) {
     edit_kafka(world, |kafka| kafka.spec.kafka.version = Some(version.into()));
@@ -245,6 +245,7 @@ fn an_unregistration_that_fails_is_told_and_tried_again_after_a_pause() {
         let mut world = world.clone();
         world.answers.quorum = kafka.quorum(&world);
         world.answers.registered = kafka.registered(&world);
+        world.answers.partitions = Answer::Known(Partitions { of: [NodeId(9)].into(), found: Vec::new() });
         world
     };
     let deed = Deed::Unregister(NodeId(9));

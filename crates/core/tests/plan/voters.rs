@@ -10,6 +10,7 @@ use karst_api as api;
 use karst_core::ids::{Entropy, NodeId};
 use karst_core::membership::{Change, Leaving, Voter};
 use karst_core::names::{ALLOW_LOSS_ANNOTATION, MANUAL_ROLL_ANNOTATION, node_of_pod};
+use karst_core::notice::Notice;
 use karst_core::objects::Object;
 use karst_core::plan::{self, Deed, Plan};
 use karst_core::world::{Answer, QuorumView, World};
@@ -102,6 +103,33 @@ fn a_voter_that_cannot_come_back_goes_though_only_two_are_left() {
     world.claims.retain(|name, _| node_of_pod(name) != Some(NodeId(3)));
     assert_eq!(plan(&world, MOMENT), None, "it may only not have been seen yet");
     assert_eq!(plan(&world, LONG), Some(3));
+}
+
+/// Nobody can tell whether it answers in time. A leader that hears from a voter that it has just removed dies.
+#[test]
+fn a_voter_that_is_to_go_and_lags_all_the_time_stays_and_is_named() {
+    let mut world = converged();
+    let kafka = Kafka::formed(&world);
+    edit_pool(&mut world, "controllers", |pool| pool.spec.replicas = 2);
+    let leaving = leaves(&decided(&world, &kafka, |_| {})).unwrap();
+    let named = |world: &World, behind: Duration, leads_for: u64| {
+        let plan = decided(world, &kafka, |quorum| {
+            quorum.stable_for = Duration::from_secs(leads_for);
+            away(quorum, leaving, Some(behind));
+        });
+        let said = plan.notices.iter().find(|notice| notice.to_string().contains("keep up with the leader"));
+        (leaves(&plan), said.map(|said| (said.reason(), said.to_string().contains(&leaving.to_string()))))
+    };
+    let said = Some(("QuorumChangeHeld", true));
+    for behind in [Duration::from_millis(1_500), Duration::from_secs(5), Duration::from_secs(59)] {
+        assert_eq!(named(&world, behind, 61), (None, said), "{behind:?}");
+        assert_eq!(named(&world, behind, 20), (None, None), "the leader has just begun: {behind:?}");
+    }
+    assert_eq!(named(&world, Duration::from_millis(500), 61), (Some(leaving), None));
+    assert_eq!(named(&world, Duration::from_secs(61), 61), (Some(leaving), None), "it is dead");
+    let now = world.now;
+    edit_pod(&mut world, &controller(leaving), |pod| pod.meta.created = Some(now));
+    assert_eq!(named(&world, Duration::from_secs(5), 61), (None, None), "it has just started");
 }
 
 /// It counts against the majority: of four, three must be up, and one of them is not.
@@ -254,6 +282,110 @@ fn a_join_that_keeps_failing_freezes_no_restart() {
     }
 }
 
+/// It joined after all, and what Kafka said before is of the past. When it lacks its vote again, others wait for it.
+#[test]
+fn what_kafka_refused_a_while_ago_is_no_reason_not_to_wait_for_a_node() {
+    let (mut world, kafka, _) = join_refused();
+    edit_pod(&mut world, &controller(3), |pod| {
+        pod.meta.annotations.insert(MANUAL_ROLL_ANNOTATION.into(), "true".into());
+    });
+    let mut kafka_of_five = kafka.clone();
+    kafka_of_five.voters.push(Voter { node: NodeId(7), directory: kafka.voters[0].directory });
+    kafka_of_five.disks.insert(NodeId(7), kafka.voters[0].directory);
+    refuse(&mut world, &kafka, 9, Duration::ZERO);
+    // It does not fetch, so it is not told to join.
+    let restarts = |world: &World| -> Vec<String> {
+        let plan =
+            decided(world, &kafka_of_five, |quorum| quorum.observers.retain(|one| one.node != NodeId(6)));
+        assert_eq!(plan.change(), None);
+        plan.restarts.into_iter().map(|restart| restart.pod).collect()
+    };
+    assert_eq!(restarts(&world), [controller(3)]);
+    world.now += Duration::from_secs(61);
+    assert_eq!(restarts(&world), [""; 0]);
+}
+
+fn loses_disks(world: &mut World, node: i32) {
+    edit_pod(world, &controller(node), |pod| {
+        pod.meta.annotations.insert("strimzi.io/delete-pod-and-pvc".into(), "true".into());
+    });
+}
+
+/// A controller whose disk goes with its pod leaves the quorum first. That must not wait for one that Kafka does not take.
+#[test]
+fn a_join_that_keeps_failing_freezes_no_controller_whose_disk_goes() {
+    let (mut world, kafka, _) = join_refused();
+    let mut other = kafka.clone();
+    while other.voters.len() < 4 {
+        assert!(step(&mut world, &mut other, &[]));
+    }
+    // The leader, too, though it leaves after all others.
+    for node in [4, 3] {
+        let mut world = world.clone();
+        loses_disks(&mut world, node);
+        for pause in [Duration::ZERO, Duration::from_secs(4)] {
+            refuse(&mut world, &kafka, 9, pause);
+            let plan = decided(&world, &other, |_| {});
+            let change = plan.change().map(ToString::to_string).unwrap_or_default();
+            assert!(
+                change.contains(&format!("controller {node} ")) && change.contains("its disk goes"),
+                "{change}"
+            );
+            assert_eq!(plan.restarts, [], "its vote goes before its disk");
+        }
+        // One that was refused only once is waited for.
+        refuse(&mut world, &kafka, 1, Duration::ZERO);
+        let plan = decided(&world, &other, |_| {});
+        assert!(matches!(plan.change(), Some(Change::Join { .. })), "{:?}", plan.change());
+    }
+    // When Kafka does not let it go either, the two take turns.
+    loses_disks(&mut world, 4);
+    refuse(&mut world, &kafka, 9, Duration::ZERO);
+    let leave = decided(&world, &other, |_| {}).change().cloned().unwrap();
+    let why = "not now".to_owned();
+    let (until, failures) = (world.now + Duration::from_secs(4), 1);
+    world.troubles.push(karst_core::world::Trouble { deed: Deed::Change(leave), why, until, failures });
+    let plan = decided(&world, &other, |_| {});
+    assert!(matches!(plan.change(), Some(Change::Join { .. })), "{:?}", plan.change());
+}
+
+/// Its restart may be what it needs, and nobody misses its vote.
+#[test]
+fn a_node_that_kafka_refuses_restarts_before_others_give_up_their_votes() {
+    let (mut world, kafka, _) = join_refused();
+    let mut other = kafka.clone();
+    while other.voters.len() < 4 {
+        assert!(step(&mut world, &mut other, &[]));
+    }
+    loses_disks(&mut world, 4);
+    loses_disks(&mut world, 6);
+    refuse(&mut world, &kafka, 9, Duration::from_secs(4));
+    let plan = decided(&world, &other, |_| {});
+    let restarts: Vec<_> = plan.restarts.iter().map(|restart| restart.pod.clone()).collect();
+    assert_eq!((restarts, plan.change()), (vec![controller(6)], None));
+}
+
+/// Five are wanted, and three vote: one less is too few for as long as nobody knows whether more will join.
+#[test]
+fn a_vote_is_given_up_beside_a_refused_one_only_if_three_are_left_and_that_is_told() {
+    let (mut world, mut kafka, join) = join_refused();
+    let Change::Join { voter, host } = &join else { panic!("{join}") };
+    let other = Voter { node: NodeId(7), ..*voter };
+    let other = Change::Join { voter: other, host: host.replace("-6.", "-7.") };
+    kafka.refused.push((Deed::Change(other), "no room"));
+    loses_disks(&mut world, 4);
+    refuse(&mut world, &kafka, 9, Duration::from_secs(4));
+    let plan = decided(&world, &kafka, |_| {});
+    assert_eq!(plan.restarts, []);
+    assert!(!matches!(plan.change(), Some(Change::Leave { .. })), "{:?}", plan.change());
+    let told = plan.notices.iter().find(|notice| notice.reason() == "RestartHeld").expect("a warning");
+    for part in
+        ["my-cluster-controllers-4", "refuses controllers 6, 7 a vote", "3 voters must be left", "3, 5"]
+    {
+        assert!(told.to_string().contains(part), "{part}: {told}");
+    }
+}
+
 /// Between the leader's answer and the call the leader may have lost somebody.
 #[test]
 fn a_change_is_made_only_if_it_is_decided_on_what_the_leader_says_right_before() {
@@ -326,6 +458,164 @@ fn a_static_quorum_keeps_the_voters_of_a_pool_that_cannot_be_read() {
     }
 }
 
+/// How nodes are to format their disks, of those whose settings are to be written.
+fn formats(plan: &Plan) -> Vec<(String, String)> {
+    let maps = plan.objects.iter().filter_map(|object| match object {
+        Object::ConfigMap(map) => Some((map.metadata.name.clone()?, map.data.clone()?)),
+        _ => None,
+    });
+    maps.map(|(name, data)| (name, data["storage.format"].clone())).collect()
+}
+
+fn allow_loss(world: &mut World, nodes: &[i32]) {
+    let pods: Vec<_> = nodes.iter().map(|node| controller(*node)).collect();
+    edit_kafka(world, |kafka| {
+        let annotations = kafka.metadata.annotations.get_or_insert_default();
+        annotations.insert(ALLOW_LOSS_ANNOTATION.into(), pods.join(","));
+    });
+}
+
+/// No controller of a static quorum of three serves.
+fn static_quorum_without_leader() -> (World, Kafka) {
+    let (mut world, mut kafka) = static_cluster();
+    converge_kafka(&mut world, &mut kafka, &[]);
+    for node in 3..=5 {
+        set_ready(&mut world, &controller(node), false);
+    }
+    (world, kafka)
+}
+
+/// What is said of pods that were named and have to wait.
+fn held_starts(plan: &Plan) -> Vec<String> {
+    let said = plan.notices.iter().filter(|notice| matches!(notice, Notice::EmptyStartHeld { .. }));
+    said.map(ToString::to_string).collect()
+}
+
+/// Two empty voters would elect each other, and the third one, which is only slow, would lose what it has.
+#[test]
+fn of_two_named_voters_of_a_static_quorum_one_starts_on_an_empty_disk_and_the_other_when_somebody_leads() {
+    let (mut world, kafka) = static_quorum_without_leader();
+    allow_loss(&mut world, &[4, 5]);
+    let plan = decide(&world);
+    assert_eq!(formats(&plan), [(controller(4), "static-anew".to_owned())]);
+    let [held] = &held_starts(&plan)[..] else { panic!("{:?}", plan.notices) };
+    assert!(
+        held.contains(&format!("not followed for {} yet: {} may", controller(5), controller(4))),
+        "{held}"
+    );
+    carry_out(&mut world, plan);
+    assert_eq!(formats(&decide(&world)), [], "nor in the next pass");
+
+    // Naming the other one instead does not take back what the first one may have done.
+    allow_loss(&mut world, &[5]);
+    let plan = decide(&world);
+    assert_eq!(formats(&plan), [(controller(4), "static".to_owned())]);
+    assert_eq!(held_starts(&plan).len(), 1);
+    assert!(!plan.forgotten.contains(&ALLOW_LOSS_ANNOTATION));
+    carry_out(&mut world, plan);
+    assert_eq!(formats(&decide(&world)), []);
+
+    world.answers.quorum = kafka.quorum(&converged());
+    let plan = decide(&world);
+    assert_eq!(held_starts(&plan), [""; 0]);
+    let wanted = [(controller(4), "static".to_owned())];
+    assert_eq!(
+        formats(&plan),
+        wanted,
+        "who leads has what the first one has, and tells the other one itself"
+    );
+}
+
+#[test]
+fn a_person_who_names_every_voter_of_a_static_quorum_says_that_all_is_lost() {
+    let (mut world, _) = static_quorum_without_leader();
+    allow_loss(&mut world, &[3, 4, 5]);
+    let plan = decide(&world);
+    assert_eq!(formats(&plan), [3, 4, 5].map(|node| (controller(node), "static-anew".to_owned())));
+    assert_eq!(held_starts(&plan), [""; 0]);
+}
+
+/// Otherwise both would be told to join, start on empty disks after a while, and elect each other.
+#[test]
+fn voters_of_a_static_quorum_whose_status_was_lost_are_not_told_to_join() {
+    let (mut world, _) = static_quorum_without_leader();
+    edit_kafka(&mut world, |kafka| kafka.status.as_mut().unwrap().quorum = None);
+    let of_controllers = |plan: &Plan| -> Vec<_> {
+        formats(plan).into_iter().filter(|(name, _)| name.contains("controllers")).collect()
+    };
+    let plan = decide(&world);
+    assert!(of_controllers(&plan).iter().all(|(_, format)| format == "static"), "{:?}", formats(&plan));
+    carry_out(&mut world, plan);
+    let mut named = world.clone();
+    allow_loss(&mut named, &[4]);
+    let plan = decide(&named);
+    assert_eq!(of_controllers(&plan), [(controller(4), "static-anew".to_owned())], "a person still decides");
+    assert!(!plan.forgotten.contains(&ALLOW_LOSS_ANNOTATION));
+
+    // What nodes were told is lost too.
+    world.config_maps.retain(|name, _| !name.contains("controllers"));
+    let plan = decide(&world);
+    assert_eq!(of_controllers(&plan), [3, 4, 5].map(|node| (controller(node), "adopt".to_owned())));
+}
+
+/// Whoever may write pod sets would otherwise say who votes: all nodes would restart for it, and find no leader any more.
+#[test]
+fn a_pod_set_that_karst_did_not_describe_makes_nobody_a_voter() {
+    let (world, kafka) = static_quorum_of_two_pools();
+    let all = fixed_voters(&world, &kafka);
+    let pods = &world.pod_sets["my-cluster-more"].pods;
+    let planted = |names: [&str; 2]| {
+        let mut set = (*world.pod_sets["my-cluster-more"]).clone();
+        (set.meta.name, set.meta.uid) = ("my-cluster-x".into(), "uid-of-somebody".into());
+        set.pods = names.iter().map(|name| ((*name).to_owned(), pods["my-cluster-more-6"].clone())).collect();
+        (set.digest, set.status) = (None, None);
+        set
+    };
+    // Three more voters, one in the place of a real one, and one in the place of one whose pool cannot be read.
+    for (names, is_unread) in [
+        (["my-cluster-x-8", "my-cluster-x-9"], false),
+        (["my-cluster-x-3", "my-cluster-x-9"], false),
+        (["my-cluster-x-6", "my-cluster-x-7"], true),
+    ] {
+        let mut world = world.clone();
+        world.pod_sets.insert("my-cluster-x".into(), Arc::new(planted(names)));
+        if is_unread {
+            world.pools.remove("more");
+        }
+        assert_eq!(fixed_voters(&world, &kafka), all, "{names:?}");
+        world.answers.quorum = kafka.quorum(&world);
+        let plan = decide(&world);
+        let objects: Vec<_> = plan.objects.iter().map(Object::describe).collect();
+        assert_eq!((plan.restarts, objects), (vec![], vec![]), "{names:?}");
+    }
+}
+
+/// Nor does it take a vote away: its pool is not there to be read, and somebody changes what its pod set asks for.
+#[test]
+fn a_pod_set_that_somebody_changed_takes_no_vote_away() {
+    let (mut world, kafka) = static_quorum_of_two_pools();
+    let all = fixed_voters(&world, &kafka);
+    world.pools.remove("more");
+    let set = Arc::make_mut(world.pod_sets.get_mut("my-cluster-more").unwrap());
+    (set.generation, set.digest) = (2, None);
+    for pod in set.pods.values_mut() {
+        pod.json = pod
+            .json
+            .replace("strimzi.io/controller-role\":\"true", "strimzi.io/controller-role\":\"false")
+            .into();
+        assert!(pod.json.contains("controller-role\":\"false"), "{}", pod.json);
+    }
+    assert_eq!(fixed_voters(&world, &kafka), all);
+    world.pods.remove("my-cluster-more-6");
+    assert_eq!(fixed_voters(&world, &kafka), all, "it is away for a moment");
+    // A pod that the pod set no longer lists runs on: nothing is done for such a pod set.
+    let set = Arc::make_mut(world.pod_sets.get_mut("my-cluster-more").unwrap());
+    let uid = set.meta.uid.clone();
+    set.pods.remove("my-cluster-more-7");
+    edit_pod(&mut world, "my-cluster-more-7", |pod| pod.meta.owners = vec![uid]);
+    assert_eq!(fixed_voters(&world, &kafka), all);
+}
+
 /// Two of three have lost their disks. Their launchers wait, until a person lets one of them go on.
 #[test]
 fn a_person_lets_a_voter_of_a_static_quorum_start_on_an_empty_disk() {
@@ -334,13 +624,6 @@ fn a_person_lets_a_voter_of_a_static_quorum_start_on_an_empty_disk() {
     for node in 3..=5 {
         set_ready(&mut world, &controller(node), false);
     }
-    let formats = |plan: &Plan| {
-        let maps = plan.objects.iter().filter_map(|object| match object {
-            Object::ConfigMap(map) => Some((map.metadata.name.clone()?, map.data.clone()?)),
-            _ => None,
-        });
-        maps.map(|(name, data)| (name, data["storage.format"].clone())).collect::<Vec<_>>()
-    };
     assert_eq!(formats(&decide(&world)), [], "nothing changes by itself");
     edit_kafka(&mut world, |kafka| {
         let annotations = kafka.metadata.annotations.get_or_insert_default();
@@ -350,6 +633,11 @@ fn a_person_lets_a_voter_of_a_static_quorum_start_on_an_empty_disk() {
     assert_eq!(formats(&plan), [(controller(4), "static-anew".to_owned())]);
     assert!(plan.objects.iter().all(|object| object.is_hard_to_undo(&world)));
     assert!(!plan.forgotten.contains(&ALLOW_LOSS_ANNOTATION), "it has not started yet");
+    // While somebody leads its launcher can ask whether the others have what it lost.
+    let mut led = world.clone();
+    led.answers.quorum = kafka.quorum(&converged());
+    assert!(led.answers.quorum.known().is_some());
+    assert_eq!(formats(&decide(&led)), []);
     carry_out(&mut world, plan);
     set_ready(&mut world, &controller(4), true);
     world.answers.quorum = kafka.quorum(&converged());

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::support::*;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use karst_api as api;
+use karst_core::absences;
 use karst_core::ids::NodeId;
 use karst_core::plan::{Plan, plan};
 use karst_core::world::{Answer, Answers, LauncherView, PartitionView, World};
@@ -144,6 +145,72 @@ fn a_pod_that_kubernetes_does_not_make_is_not_called_ready() {
     let (ready, _, message) = said(&mut world);
     assert_eq!(ready, "False");
     assert!(message.contains("Kubernetes refuses"), "{message}");
+}
+
+/// As an operator remembers from one pass to the next who is away.
+fn look(world: &mut World) {
+    world.absent = absences::of(world, &world.absent);
+}
+
+/// Nobody refuses anything, and still nobody makes it.
+#[test]
+fn a_pod_that_nobody_makes_is_called_restarting_only_for_so_long() {
+    let mut world = running();
+    world.pods.remove(POD);
+    look(&mut world);
+    for (passed, left) in [(0, 60), (59, 1), (181, 60)] {
+        world.now += SignedDuration::from_secs(passed);
+        look(&mut world);
+        let again = decided(&mut world, &[]).look_again.unwrap();
+        assert!(again <= Duration::from_secs(left), "it looks again in time: {again:?}");
+        let (ready, reason, _) = said(&mut world);
+        assert_eq!((ready.as_str(), reason.as_str()), ("True", "RollingUpdate"), "it is given its time");
+    }
+    world.now += SignedDuration::from_secs(60);
+    look(&mut world);
+    let (ready, reason, message) = said(&mut world);
+    assert_eq!((ready.as_str(), reason.as_str()), ("False", "NodesNotReady"));
+    assert!(
+        message.contains("my-cluster-brokers-1 (it does not exist since 2023-11-14 22:13 UTC"),
+        "{message}"
+    );
+    assert!(decided(&mut world, &[]).status.is_none(), "it is said once");
+
+    // It comes back, and goes again: that is another absence.
+    run_pods(&mut world, true);
+    look(&mut world);
+    assert_eq!(said(&mut world).0, "True");
+    world.pods.remove(POD);
+    look(&mut world);
+    assert_eq!(said(&mut world).1, "RollingUpdate");
+}
+
+#[test]
+fn a_pod_that_nobody_makes_stops_the_roll_with_a_word() {
+    let mut world = running();
+    world.pods.remove(POD);
+    look(&mut world);
+    change_setting(&mut world);
+    world.now += SignedDuration::from_secs(59);
+    assert_eq!(told(&decided(&mut world, &[]), "RollingUpdateStopped"), [""; 0]);
+    world.now += SignedDuration::from_secs(1);
+    let plan = decided(&mut world, &[]);
+    assert_eq!(plan.restarts, []);
+    let told = told(&plan, "RollingUpdateStopped");
+    assert!(
+        told[0].contains("before pod my-cluster-brokers-1 is ready: it does not exist since"),
+        "{told:?}"
+    );
+}
+
+/// Its pod set went, too, and nobody may make a new one: only the settings of the nodes are left.
+#[test]
+fn a_pod_whose_pod_set_is_gone_is_missed_all_the_same() {
+    let mut world = running();
+    world.pods.remove(POD);
+    world.pod_sets.remove("my-cluster-brokers");
+    look(&mut world);
+    assert_eq!(world.absent.keys().collect::<Vec<_>>(), [POD]);
 }
 
 #[test]

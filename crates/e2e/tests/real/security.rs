@@ -6,7 +6,6 @@ use anyhow::{Context, Result, ensure};
 use karst_e2e::cluster::Cluster;
 use karst_e2e::credentials::{Company, Credentials, entry};
 use karst_e2e::kafka_tools::Kcat;
-use karst_e2e::kubectl;
 use karst_e2e::manifests::{pool_with_claims, replicated};
 use karst_e2e::story::{Scene, story};
 use serde_json::json;
@@ -28,8 +27,8 @@ async fn only_the_authority_that_a_user_brings_is_trusted_and_not_the_root_above
     story("company", Duration::from_secs(420), async |scene| {
         let root = Company::root()?;
         let (nodes, clients, office) = (root.below("Nodes")?, root.below("Clients")?, root.below("Office")?);
-        bring(scene, "safe-cluster-ca", &nodes).await?;
-        bring(scene, "safe-clients-ca", &clients).await?;
+        nodes.bring(scene, "safe", "cluster-ca").await?;
+        clients.bring(scene, "safe", "clients-ca").await?;
         let both = pool_with_claims("safe", "both", &["controller", "broker"], 3);
         let mut kafka = replicated("safe");
         kafka["spec"]["kafka"]["listeners"] = json!([
@@ -55,21 +54,6 @@ async fn only_the_authority_that_a_user_brings_is_trusted_and_not_the_root_above
         is_refused(kcat.with(&credentials.signed_by("mallory", &nodes).await?)).await
     })
     .await
-}
-
-/// Creates the two Secrets of an authority as users do.
-async fn bring(scene: &Scene, secret: &str, authority: &Company) -> Result<()> {
-    let labels = json!({ "strimzi.io/kind": "Kafka", "strimzi.io/cluster": "safe" });
-    for (name, entry, text) in [
-        (format!("{secret}-cert"), "ca.crt", &authority.chain),
-        (secret.to_owned(), "ca.key", &authority.key),
-    ] {
-        let made = json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "labels": labels }, "stringData": { entry: text },
-        });
-        kubectl::apply(&scene.namespace, &made.to_string()).await?;
-    }
-    Ok(())
 }
 
 async fn create(scene: &Scene) -> Result<Cluster<'_>> {

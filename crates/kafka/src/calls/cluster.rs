@@ -5,7 +5,7 @@ use std::time::Duration;
 use kafka_protocol::messages::describe_cluster_response::DescribeClusterBroker;
 use kafka_protocol::messages::{DescribeClusterRequest, DescribeClusterResponse};
 
-use super::{Call, Context};
+use super::{Call, Context, bounds};
 use crate::error::{Api, Error, Versions};
 use crate::{Broker, ClusterDescription, Controller, ControllersDescription, NodeId};
 
@@ -32,8 +32,9 @@ impl Call for DescribeBrokers {
         context: &Context<'_>,
     ) -> Result<ClusterDescription, Error> {
         context.check(response.error_code, response.error_message.as_ref())?;
+        context.at_most("brokers", response.brokers.len(), bounds::NODES)?;
         Ok(ClusterDescription {
-            cluster_id: response.cluster_id.to_string(),
+            cluster_id: context.name(&response.cluster_id)?,
             controller_id: NodeId::known(response.controller_id.0),
             brokers: response.brokers.iter().map(|node| broker(node, context)).collect::<Result<_, _>>()?,
             fenced_known: context.version >= FIRST_WITH_FENCED_BROKERS,
@@ -69,8 +70,9 @@ impl Call for DescribeControllers {
         context: &Context<'_>,
     ) -> Result<ControllersDescription, Error> {
         context.check(response.error_code, response.error_message.as_ref())?;
+        context.at_most("controllers", response.brokers.len(), bounds::NODES)?;
         Ok(ControllersDescription {
-            cluster_id: response.cluster_id.to_string(),
+            cluster_id: context.name(&response.cluster_id)?,
             leader: NodeId::known(response.controller_id.0),
             controllers: response
                 .brokers

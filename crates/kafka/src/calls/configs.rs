@@ -10,7 +10,7 @@ use kafka_protocol::messages::describe_configs_response::{
 use kafka_protocol::messages::{DescribeConfigsRequest, DescribeConfigsResponse};
 use kafka_protocol::protocol::StrBytes;
 
-use super::{Call, Context};
+use super::{Call, Context, MIDDLING, bounds};
 use crate::error::{Api, Error, Versions};
 use crate::{ConfigEntry, ConfigResource, ConfigSource, Refusal};
 
@@ -38,6 +38,7 @@ pub(crate) struct DescribeConfigs<'a> {
 impl Call for DescribeConfigs<'_> {
     const API: Api = Api::DescribeConfigs;
     const VERSIONS: Versions = Versions::new(4, 4);
+    const LARGEST: usize = MIDDLING;
     type Request = DescribeConfigsRequest;
     type Answer = Vec<ConfigEntry>;
 
@@ -58,7 +59,7 @@ impl Call for DescribeConfigs<'_> {
             .find(|result| result.resource_type == kind && result.resource_name.as_str() == name)
             .ok_or_else(|| context.malformed(format!("it does not speak of {:?}", self.resource)))?;
         context.check(result.error_code, result.error_message.as_ref())?;
-        Ok(entries(result))
+        entries(result, self.keys, context)
     }
 }
 
@@ -72,6 +73,7 @@ pub(crate) struct DescribeTopicConfigs<'a> {
 impl Call for DescribeTopicConfigs<'_> {
     const API: Api = DescribeConfigs::<'static>::API;
     const VERSIONS: Versions = DescribeConfigs::<'static>::VERSIONS;
+    const LARGEST: usize = MIDDLING;
     type Request = DescribeConfigsRequest;
     type Answer = Vec<(String, Result<Vec<ConfigEntry>, Refusal>)>;
 
@@ -97,7 +99,11 @@ impl Call for DescribeTopicConfigs<'_> {
                 .get(topic.as_str())
                 .ok_or_else(|| context.malformed(format!("it does not speak of {topic}")))?;
             let outcome = context.outcome(result.error_code, result.error_message.as_ref())?;
-            Ok((topic.clone(), outcome.map(|()| entries(result))))
+            let outcome = match outcome {
+                Ok(()) => Ok(entries(result, self.keys, context)?),
+                Err(refusal) => Err(refusal),
+            };
+            Ok((topic.clone(), outcome))
         };
         self.topics.iter().map(outcome).collect()
     }
@@ -116,8 +122,17 @@ fn asked(kind: i8, name: String, keys: Option<Vec<StrBytes>>) -> DescribeConfigs
         .with_configuration_keys(keys)
 }
 
-fn entries(result: &DescribeConfigsResult) -> Vec<ConfigEntry> {
-    result.configs.iter().map(entry).collect()
+/// What was asked for, and nothing else that an answer may have.
+fn entries(
+    result: &DescribeConfigsResult,
+    keys: &[&str],
+    context: &Context<'_>,
+) -> Result<Vec<ConfigEntry>, Error> {
+    let is_asked =
+        |entry: &&DescribeConfigsResourceResult| keys.is_empty() || keys.contains(&entry.name.as_str());
+    let found: Vec<_> = result.configs.iter().filter(is_asked).collect();
+    context.at_most("settings", found.len(), if keys.is_empty() { bounds::SETTINGS } else { keys.len() })?;
+    Ok(found.into_iter().map(entry).collect())
 }
 
 fn entry(result: &DescribeConfigsResourceResult) -> ConfigEntry {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kafka_protocol::messages::{ApiVersionsRequest, ApiVersionsResponse};
 use kafka_protocol::protocol::StrBytes;
 
-use super::{Call, Context};
+use super::{Call, Context, bounds};
 use crate::error::{Api, Error, Versions};
 use crate::{Features, LevelRange};
 
@@ -31,17 +31,20 @@ impl Call for ApiVersionsCall {
 
     fn answer(&self, response: ApiVersionsResponse, context: &Context<'_>) -> Result<Features, Error> {
         context.check(response.error_code, None)?;
+        for features in [response.supported_features.len(), response.finalized_features.len()] {
+            context.at_most("features", features, bounds::FEATURES)?;
+        }
         let supported = response.supported_features.iter().map(|feature| {
             let levels = LevelRange { min: feature.min_version, max: feature.max_version };
-            (feature.name.to_string(), levels)
+            Ok((context.name(&feature.name)?, levels))
         });
         let finalized = response
             .finalized_features
             .iter()
-            .map(|feature| (feature.name.to_string(), feature.max_version_level));
+            .map(|feature| Ok((context.name(&feature.name)?, feature.max_version_level)));
         Ok(Features {
-            supported: supported.collect(),
-            finalized: finalized.collect(),
+            supported: supported.collect::<Result<_, Error>>()?,
+            finalized: finalized.collect::<Result<_, Error>>()?,
             epoch: (response.finalized_features_epoch >= 0).then_some(response.finalized_features_epoch),
         })
     }

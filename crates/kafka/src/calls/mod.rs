@@ -3,6 +3,7 @@
 //! Nothing here does I/O, so every question can be tested from bytes alone.
 
 mod alter_configs;
+mod bounds;
 mod cluster;
 mod configs;
 mod features;
@@ -41,11 +42,18 @@ pub(crate) use voters::{AddVoter, RemoveVoter};
 use crate::error::{Api, Error, Versions};
 use crate::{Endpoint, ErrorCode, Refusal};
 
+/// Most answers are about nodes, of which there are not many.
+pub(crate) const SMALL: usize = 1 << 20;
+/// Those that tell what was asked for of some hundred topics.
+const MIDDLING: usize = 4 << 20;
+
 /// One kind of question. Whether it may be asked twice is a matter of its [`Api`]: see [`Api::is_change`].
 pub(crate) trait Call: Sync {
     const API: Api;
     /// The versions that this client speaks. All of them must be flexible ones (see `wire::guard`).
     const VERSIONS: Versions;
+    /// The longest answer that is read, in bytes.
+    const LARGEST: usize = SMALL;
     type Request: Request + Send + Sync;
     type Answer;
 
@@ -99,16 +107,10 @@ impl Context<'_> {
     fn malformed(&self, detail: impl Into<String>) -> Error {
         Error::Protocol { endpoint: self.endpoint.clone(), api: self.api, detail: detail.into() }
     }
-
-    fn endpoint_of(&self, host: &StrBytes, port: i32) -> Result<Endpoint, Error> {
-        u16::try_from(port)
-            .map(|port| Endpoint::new(host.as_str(), port))
-            .map_err(|_| self.malformed(format!("{host}:{port} is not an address")))
-    }
 }
 
 fn refusal(code: i16, message: Option<&StrBytes>) -> Option<Refusal> {
-    let message = message.filter(|message| !message.is_empty()).map(ToString::to_string);
+    let message = message.filter(|message| !message.is_empty()).map(bounds::words);
     ErrorCode::from_code(code).map(|code| Refusal { code, message })
 }
 

@@ -10,7 +10,7 @@ use kafka_protocol::messages::describe_quorum_response::{self as wire, Partition
 use kafka_protocol::messages::{DescribeQuorumRequest, DescribeQuorumResponse, TopicName};
 use kafka_protocol::protocol::StrBytes;
 
-use super::{Call, Context};
+use super::{Call, Context, bounds};
 use crate::error::{Api, Error, Versions};
 use crate::{DirectoryId, Listener, NodeId, Quorum, ReplicaState};
 
@@ -41,6 +41,8 @@ impl Call for DescribeQuorum {
         context.check(partition.error_code, partition.error_message.as_ref())?;
         let leader = NodeId::known(partition.leader_id.0)
             .ok_or_else(|| Error::NoLeader { endpoint: context.endpoint.clone() })?;
+        context.at_most("voters", partition.current_voters.len(), bounds::NODES)?;
+        context.at_most("observers", partition.observers.len(), bounds::NODES)?;
         Ok(Quorum {
             leader,
             leader_epoch: partition.leader_epoch,
@@ -66,6 +68,7 @@ impl Call for DescribeVoterListeners {
     }
 
     fn answer(&self, response: DescribeQuorumResponse, context: &Context<'_>) -> Result<Self::Answer, Error> {
+        context.at_most("nodes", response.nodes.len(), bounds::NODES)?;
         let nodes = response.nodes.clone();
         // A node that does not lead says so in the part about the log.
         DescribeQuorum.answer(response, context)?;
@@ -76,7 +79,7 @@ impl Call for DescribeVoterListeners {
 fn listeners(node: &wire::Node, context: &Context<'_>) -> Result<Vec<Listener>, Error> {
     let listener = |listener: &wire::Listener| {
         let endpoint = context.endpoint_of(&listener.host, i32::from(listener.port))?;
-        Ok(Listener { name: listener.name.to_string(), endpoint })
+        Ok(Listener { name: context.name(&listener.name)?, endpoint })
     };
     node.listeners.iter().map(listener).collect()
 }

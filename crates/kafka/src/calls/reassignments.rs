@@ -1,14 +1,16 @@
 //! ListPartitionReassignments: partitions that are on their way from some brokers to others.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kafka_protocol::messages::list_partition_reassignments_response::OngoingPartitionReassignment;
 use kafka_protocol::messages::{ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse};
 
 use super::topics::node_ids;
-use super::{Call, Context, kafkas_share};
+use super::{Call, Context, bounds, kafkas_share};
 use crate::Reassignment;
 use crate::error::{Api, Error, Versions};
+use crate::wire::LONGEST;
 
 #[derive(Debug)]
 pub(crate) struct ListReassignments;
@@ -16,6 +18,7 @@ pub(crate) struct ListReassignments;
 impl Call for ListReassignments {
     const API: Api = Api::ListPartitionReassignments;
     const VERSIONS: Versions = Versions::new(0, 0);
+    const LARGEST: usize = LONGEST;
     type Request = ListPartitionReassignmentsRequest;
     type Answer = Vec<Reassignment>;
 
@@ -31,20 +34,20 @@ impl Call for ListReassignments {
         context: &Context<'_>,
     ) -> Result<Vec<Reassignment>, Error> {
         context.check(response.error_code, response.error_message.as_ref())?;
-        let of_topic = |name: &str, partitions: &[OngoingPartitionReassignment]| {
-            partitions.iter().map(|entry| reassignment(name, entry)).collect::<Vec<_>>()
-        };
-        Ok(response
-            .topics
-            .iter()
-            .flat_map(|topic| of_topic(topic.name.0.as_str(), &topic.partitions))
-            .collect())
+        let partitions = response.topics.iter().map(|topic| topic.partitions.len()).sum();
+        context.at_most("partitions", partitions, bounds::PARTITIONS)?;
+        let mut found = Vec::with_capacity(partitions);
+        for topic in &response.topics {
+            let name = context.topic(&topic.name.0)?;
+            found.extend(topic.partitions.iter().map(|entry| reassignment(&name, entry)));
+        }
+        Ok(found)
     }
 }
 
-fn reassignment(topic: &str, entry: &OngoingPartitionReassignment) -> Reassignment {
+fn reassignment(topic: &Arc<str>, entry: &OngoingPartitionReassignment) -> Reassignment {
     Reassignment {
-        topic: topic.to_owned(),
+        topic: Arc::clone(topic),
         partition: entry.partition_index,
         replicas: node_ids(&entry.replicas),
         adding: node_ids(&entry.adding_replicas),

@@ -1,5 +1,6 @@
 //! What real nodes answered is read for what it says.
 
+mod bounds;
 mod changes;
 mod damage;
 
@@ -43,7 +44,7 @@ fn orders_config() -> DescribeConfigs<'static> {
 fn three_topics(from: Option<i32>) -> DescribeTopicPartitions<'static> {
     static TOPICS: LazyLock<[String; 3]> = LazyLock::new(|| ["audit", "nosuch", "orders"].map(str::to_owned));
     let from = from.map(|partition| Cursor { topic: "orders".to_owned(), partition });
-    DescribeTopicPartitions { topics: &*TOPICS, from }
+    DescribeTopicPartitions { topics: &*TOPICS, from, told: 0 }
 }
 
 fn states(cluster: &ClusterDescription) -> Vec<(i32, String, bool)> {
@@ -139,7 +140,7 @@ fn the_voters_of_a_dynamic_quorum_have_the_directories_they_were_formatted_with(
 }
 
 fn check_topics(metadata: &TopicMetadata, in_sync: &[i32]) {
-    let orders = metadata.topics.iter().find(|topic| topic.name == "orders").unwrap();
+    let orders = metadata.topics.iter().find(|topic| &*topic.name == "orders").unwrap();
     assert_eq!((orders.error, orders.internal, orders.partitions.len()), (None, false, 2));
     assert!(orders.id.is_some());
     for partition in &orders.partitions {
@@ -149,7 +150,7 @@ fn check_topics(metadata: &TopicMetadata, in_sync: &[i32]) {
         assert_eq!(isr, in_sync);
         assert!(partition.isr.contains(&partition.leader.unwrap()));
     }
-    let missing = metadata.topics.iter().find(|topic| topic.name == "nosuch").unwrap();
+    let missing = metadata.topics.iter().find(|topic| &*topic.name == "nosuch").unwrap();
     assert_eq!((missing.error, missing.id), (Some(ErrorCode::UnknownTopicOrPartition), None));
 }
 
@@ -177,7 +178,7 @@ fn rows(topic: &DescribedTopic) -> Vec<Row> {
 fn partitions_tell_who_could_lead_them_when_nobody_is_in_sync() {
     let first = read(&three_topics(None), 0, frame!("4.1.1/describe-topic-partitions-v0.bin")).unwrap();
     let [audit, missing, orders] = first.topics.as_slice() else { panic!("{first:?}") };
-    assert_eq!((audit.name.as_str(), audit.error), ("audit", None));
+    assert_eq!((&*audit.name, audit.error), ("audit", None));
     let calm = |index| (index, Some(4), vec![4], vec![], vec![], vec![]);
     assert_eq!(rows(audit), [calm(0), calm(1)]);
     assert_eq!((missing.error, missing.id), (Some(ErrorCode::UnknownTopicOrPartition), None));
@@ -200,12 +201,12 @@ fn an_answer_about_partitions_that_leads_back_or_leaves_a_topic_out_is_refused()
     let back = read(&three_topics(Some(1)), 0, page).unwrap_err();
     assert!(back.contains("to be continued at orders-1, which leads nowhere"), "{back}");
     let topics = ["audit", "more", "nosuch", "orders"].map(str::to_owned);
-    let four = DescribeTopicPartitions { topics: &topics, from: None };
+    let four = DescribeTopicPartitions { topics: &topics, from: None, told: 0 };
     assert!(read(&four, 0, page).unwrap_err().contains("it does not speak of more"));
     // What comes after the cursor was not to be told yet.
     let topics = ["audit", "nosuch", "orders", "payments"].map(str::to_owned);
-    read(&DescribeTopicPartitions { topics: &topics, from: None }, 0, page).unwrap();
-    let elsewhere = DescribeTopicPartitions { topics: &topics[..2], from: None };
+    read(&DescribeTopicPartitions { topics: &topics, from: None, told: 0 }, 0, page).unwrap();
+    let elsewhere = DescribeTopicPartitions { topics: &topics[..2], from: None, told: 0 };
     assert!(
         read(&elsewhere, 0, page).unwrap_err().contains("leads nowhere"),
         "not a topic that was asked for"

@@ -17,7 +17,7 @@ use kafka_protocol::messages::{
 use kafka_protocol::protocol::StrBytes;
 
 use super::topics::node_ids;
-use super::{Call, Context};
+use super::{Call, Context, MIDDLING, bounds};
 use crate::error::{Api, Error, Versions};
 use crate::{DescribedPartition, DescribedTopic, ErrorCode, NodeId, Partition, TopicId};
 
@@ -47,11 +47,14 @@ pub(crate) struct DescribeTopicPartitions<'a> {
     pub(crate) topics: &'a [String],
     /// Where to begin, if not with the first.
     pub(crate) from: Option<Cursor>,
+    /// How many partitions earlier answers of the same series told of.
+    pub(crate) told: usize,
 }
 
 impl Call for DescribeTopicPartitions<'_> {
     const API: Api = Api::DescribeTopicPartitions;
     const VERSIONS: Versions = Versions::new(0, 0);
+    const LARGEST: usize = MIDDLING;
     type Request = DescribeTopicPartitionsRequest;
     type Answer = Page;
 
@@ -79,15 +82,18 @@ impl Call for DescribeTopicPartitions<'_> {
                 context.malformed(format!("it tells of {told} partitions, asked was for {MOST_AT_ONCE}"))
             );
         }
-        let next = response.next_cursor.map(|cursor| Cursor {
-            topic: cursor.topic_name.0.to_string(),
-            partition: cursor.partition_index,
+        context.at_most("partitions", self.told.saturating_add(told), bounds::PARTITIONS)?;
+        let cursor = response.next_cursor.map(|cursor| {
+            let topic = context.name(&cursor.topic_name.0)?;
+            Ok::<_, Error>(Cursor { topic, partition: cursor.partition_index })
         });
+        let next = cursor.transpose()?;
         if let Some(next) = &next {
             self.check_progress(next, context)?;
         }
         let topics = response.topics.into_iter().map(|entry| topic(entry, context));
         let topics = topics.collect::<Result<Vec<_>, _>>()?;
+        self.check_relevance(&topics, context)?;
         self.check_completeness(&topics, next.as_ref(), context)?;
         Ok(Page { topics, next })
     }
@@ -107,6 +113,19 @@ impl DescribeTopicPartitions<'_> {
         Err(context.malformed(format!("it is to be continued at {topic}-{partition}, which leads nowhere")))
     }
 
+    /// Page after page of topics that nobody asked for would never end.
+    fn check_relevance(&self, told: &[DescribedTopic], context: &Context<'_>) -> Result<(), Error> {
+        let is_asked = |topic: &DescribedTopic| {
+            self.topics.binary_search_by(|asked| asked.as_str().cmp(&topic.name)).is_ok()
+        };
+        match told.iter().find(|topic| !is_asked(topic)) {
+            None => Ok(()),
+            Some(other) => {
+                Err(context.malformed(format!("it speaks of {}, which was not asked for", other.name)))
+            }
+        }
+    }
+
     /// Kafka passes over no topic. One that was left out would look as if it had no eligible leaders.
     fn check_completeness(
         &self,
@@ -114,7 +133,7 @@ impl DescribeTopicPartitions<'_> {
         next: Option<&Cursor>,
         context: &Context<'_>,
     ) -> Result<(), Error> {
-        let told: BTreeSet<&str> = told.iter().map(|topic| topic.name.as_str()).collect();
+        let told: BTreeSet<&str> = told.iter().map(|topic| &*topic.name).collect();
         let has_begun = |topic: &String| next.is_none_or(|next| (topic, 0) < (&next.topic, next.partition));
         match self.left().filter(|topic| has_begun(topic)).find(|topic| !told.contains(topic.as_str())) {
             None => Ok(()),
@@ -135,7 +154,7 @@ fn topic_name(name: &str) -> TopicName {
 fn topic(entry: WireTopic, context: &Context<'_>) -> Result<DescribedTopic, Error> {
     let name = entry.name.ok_or_else(|| context.malformed("it lists a topic without a name"))?;
     Ok(DescribedTopic {
-        name: name.0.to_string(),
+        name: context.topic(&name.0)?,
         id: TopicId::from_uuid(entry.topic_id),
         internal: entry.is_internal,
         error: ErrorCode::from_code(entry.error_code),

@@ -9,8 +9,9 @@ use kafka_protocol::messages::metadata_response::{
 use kafka_protocol::messages::{BrokerId, MetadataRequest, MetadataResponse, TopicName};
 use kafka_protocol::protocol::StrBytes;
 
-use super::{Call, Context};
+use super::{Call, Context, bounds};
 use crate::error::{Api, Error, Versions};
+use crate::wire::LONGEST;
 use crate::{Broker, ErrorCode, NodeId, Partition, Topic, TopicId, TopicMetadata, TopicSelection};
 
 #[derive(Debug)]
@@ -20,6 +21,7 @@ impl Call for DescribeTopics {
     const API: Api = Api::Metadata;
     // Version 12 is in every Kafka since 3.1 and has topic ids.
     const VERSIONS: Versions = Versions::new(12, 13);
+    const LARGEST: usize = LONGEST;
     type Request = MetadataRequest;
     type Answer = TopicMetadata;
 
@@ -34,6 +36,10 @@ impl Call for DescribeTopics {
 
     fn answer(&self, response: MetadataResponse, context: &Context<'_>) -> Result<TopicMetadata, Error> {
         context.check(response.error_code, None)?;
+        context.at_most("brokers", response.brokers.len(), bounds::NODES)?;
+        context.at_most("topics", response.topics.len(), bounds::PARTITIONS)?;
+        let partitions = response.topics.iter().map(|topic| topic.partitions.len()).sum();
+        context.at_most("partitions", partitions, bounds::PARTITIONS)?;
         Ok(TopicMetadata {
             brokers: response.brokers.iter().map(|node| broker(node, context)).collect::<Result<_, _>>()?,
             topics: response
@@ -61,7 +67,7 @@ fn broker(node: &MetadataResponseBroker, context: &Context<'_>) -> Result<Broker
 fn topic(entry: MetadataResponseTopic, context: &Context<'_>) -> Result<Topic, Error> {
     let name = entry.name.ok_or_else(|| context.malformed("it lists a topic without a name"))?;
     Ok(Topic {
-        name: name.0.to_string(),
+        name: context.topic(&name.0)?,
         id: TopicId::from_uuid(entry.topic_id),
         internal: entry.is_internal,
         error: ErrorCode::from_code(entry.error_code),

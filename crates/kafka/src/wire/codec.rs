@@ -42,8 +42,11 @@ pub(crate) fn decode_response<R: Request>(
     if header.correlation_id != correlation_id {
         return Err(format!("it answers request {}, asked was {correlation_id}", header.correlation_id));
     }
-    let response = R::Response::decode(&mut message, version)
-        .map_err(|error| format!("version {version} of it cannot be read ({error})"))?;
+    let response =
+        R::Response::decode(&mut message, version).map_err(|error| match message.has_too_much() {
+            true => "it has millions of parts, more than any cluster has".to_owned(),
+            false => format!("version {version} of it cannot be read ({error})"),
+        })?;
     match message.remaining() {
         0 => Ok(response),
         left => Err(format!("{left} bytes are left over after version {version} of it")),

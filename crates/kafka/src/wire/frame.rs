@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// The longest message that is believed to be an answer. Metadata of a cluster with half a million partitions has some thirty
 /// megabytes; a web server that is mistaken for a broker announces a gigabyte, "HTTP" read as a number.
-const LONGEST: usize = 32 << 20;
+pub(crate) const LONGEST: usize = 32 << 20;
 
 /// From here on a message takes a share of what all clients of the process may read at once.
 const LARGE: usize = 1 << 20;
@@ -31,8 +31,17 @@ pub(crate) enum FrameError {
     Malformed(String),
 }
 
-pub(crate) async fn read_frame<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Bytes, FrameError> {
+/// Reads a message of at most `largest` bytes.
+pub(crate) async fn read_frame<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    largest: usize,
+) -> Result<Bytes, FrameError> {
     let length = read_length(stream).await?;
+    if length > largest {
+        return Err(FrameError::Malformed(format!(
+            "a frame of {length} bytes, and no more than {largest} are read of this answer"
+        )));
+    }
     let _share = share(length).await;
     let mut message = BytesMut::with_capacity(length.min(FIRST_RESERVE));
     let mut rest = stream.take(length as u64);
@@ -82,7 +91,7 @@ mod tests {
     use tokio::io::AsyncWriteExt as _;
 
     async fn read(mut bytes: &[u8]) -> Result<Bytes, FrameError> {
-        read_frame(&mut bytes).await
+        read_frame(&mut bytes, LONGEST).await
     }
 
     async fn complaint(bytes: &[u8]) -> String {
@@ -117,7 +126,7 @@ mod tests {
         for _ in 0..2 {
             let (mut peer, mut stream) = tokio::io::duplex(64);
             peer.write_all(&announced(LONGEST)).await.unwrap();
-            open.push((peer, tokio::spawn(async move { read_frame(&mut stream).await })));
+            open.push((peer, tokio::spawn(async move { read_frame(&mut stream, LONGEST).await })));
         }
         tokio::task::yield_now().await;
         let large = [&announced(LARGE)[..], &vec![0; LARGE]].concat();
@@ -127,6 +136,17 @@ mod tests {
         open.pop();
         tokio::task::yield_now().await;
         assert_eq!(tokio::time::timeout(soon, read(&large)).await.unwrap().unwrap().len(), LARGE);
+    }
+
+    #[tokio::test]
+    async fn a_frame_that_is_too_long_for_its_question_is_refused_before_it_comes() {
+        let length = u32::try_from(LARGE + 1).unwrap().to_be_bytes();
+        match read_frame(&mut &length[..], LARGE).await {
+            Err(FrameError::Malformed(why)) => {
+                assert_eq!(why, "a frame of 1048577 bytes, and no more than 1048576 are read of this answer");
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     #[tokio::test]

@@ -22,6 +22,13 @@ const ALWAYS_FINE: u64 = 1024;
 /// message full of lies can reserve to some hundred megabytes of address space.
 const NEVER_FINE: u64 = 1 << 20;
 
+/// No answer has more counts, lengths and booleans than this. A partition has at least two of them, and takes some hundred bytes when it
+/// is decoded, whatever it has on the wire.
+const MOST_NUMBERS: usize = 2 << 20;
+
+/// No answer has more texts than this. An unknown tagged field looks like a text, and takes half a kilobyte when it is decoded.
+const MOST_TEXTS: usize = 256 << 10;
+
 /// The bytes of one message, and the varint that is being read from them.
 #[derive(Debug)]
 pub(super) struct Guarded {
@@ -31,18 +38,23 @@ pub(super) struct Guarded {
     /// than the decoder will see it, so the check errs on the side of refusing.
     value: u64,
     length: usize,
+    /// How many there were so far.
+    numbers: usize,
+    texts: usize,
 }
 
 impl Guarded {
     pub(super) fn new(bytes: Bytes) -> Self {
-        Self { bytes, value: 0, length: 0 }
+        Self { bytes, value: 0, length: 0, numbers: 0, texts: 0 }
     }
 
     fn note(&mut self, byte: u8) -> Result<(), TryGetError> {
         self.value |= u64::from(byte & 0x7f) << (7 * self.length);
         self.length += 1;
         let complete = byte < 0x80;
+        self.numbers += usize::from(complete);
         let unbelievable = if complete { !self.is_believable() } else { self.length >= LONGEST_VARINT };
+        let unbelievable = unbelievable || self.has_too_much();
         if unbelievable {
             return Err(TryGetError {
                 requested: usize::try_from(self.value).unwrap_or(usize::MAX),
@@ -54,6 +66,11 @@ impl Guarded {
             self.length = 0;
         }
         Ok(())
+    }
+
+    /// Are there more parts in it than any answer has?
+    pub(super) fn has_too_much(&self) -> bool {
+        self.numbers > MOST_NUMBERS || self.texts > MOST_TEXTS
     }
 
     fn is_believable(&self) -> bool {
@@ -94,6 +111,8 @@ impl ByteBuf for Guarded {
     }
 
     fn get_bytes(&mut self, size: usize) -> Bytes {
+        // What is too much is refused with the next number, of which there is one in front of each text.
+        self.texts += 1;
         self.bytes.get_bytes(size)
     }
 }
@@ -131,6 +150,18 @@ mod tests {
         let mut message = vec![0x81, 0x80, 0x40]; // 1 Mi + 1
         message.resize(4 << 20, 0);
         assert!(!reads(&message, 3));
+    }
+
+    #[test]
+    fn millions_of_small_things_are_refused_though_each_of_them_can_be() {
+        let mut guarded = Guarded::new(Bytes::from(vec![0; MOST_NUMBERS + 1]));
+        assert!((0..MOST_NUMBERS).all(|_| guarded.try_get_u8().is_ok()));
+        assert!(!guarded.has_too_much() && guarded.try_get_u8().is_err() && guarded.has_too_much());
+        let mut guarded = Guarded::new(Bytes::from(vec![0; 1 << 20]));
+        (0..MOST_TEXTS).for_each(|_| drop(guarded.get_bytes(1)));
+        assert!(guarded.try_get_u8().is_ok());
+        guarded.get_bytes(1);
+        assert!(guarded.try_get_u8().is_err());
     }
 
     #[test]

@@ -7,4 +7,4 @@ mod frame;
 mod guard;
 
 pub(crate) use codec::{decode_response, encode_request};
-pub(crate) use frame::{FrameError, read_frame};
+pub(crate) use frame::{FrameError, LONGEST, read_frame};

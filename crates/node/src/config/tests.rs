@@ -201,3 +201,30 @@ fn a_first_voter_is_known_by_the_list_however_it_formats_now() {
     assert_eq!(founder(&without_list), None);
     assert_eq!(founder(&with_server_lines("node.id=7\n")), None);
 }
+
+#[test]
+fn a_combined_node_is_none_of_the_other_controllers() {
+    let lines = "process.roles=broker,controller\ninter.broker.listener.name=REPLICATION-9091\n\
+        listeners=CONTROLPLANE-9090://0.0.0.0:9090,REPLICATION-9091://0.0.0.0:9091\n\
+        advertised.listeners=CONTROLPLANE-9090://a:9090,REPLICATION-9091://a:9091\n\
+        listener.security.protocol.map=CONTROLPLANE-9090:SSL,REPLICATION-9091:SSL\n\
+        listener.name.replication-9091.ssl.keystore.location=/k\n\
+        listener.name.replication-9091.ssl.truststore.location=/t\n\
+        controller.quorum.bootstrap.servers=a:9090,b:9090\n";
+    let node = NodeConfig::parse(&with_server_lines(lines)).unwrap();
+    assert_eq!(node.own_listener.endpoint, Endpoint::new("a", 9091));
+    assert_eq!(node.other_controllers(), [Endpoint::new("b", 9090)]);
+    let alone = NodeConfig { controllers: vec![Endpoint::new("a", 9090)], ..node };
+    assert_eq!(alone.other_controllers(), []);
+}
+
+#[test]
+fn a_disk_that_is_adopted_is_of_this_cluster_if_its_id_is_known() {
+    let id = |text: &str| {
+        let mut files = with(file::STORAGE_FORMAT, "adopt");
+        files.0.insert(file::CLUSTER_ID, text.into());
+        NodeConfig::parse(&files).unwrap().cluster_id
+    };
+    assert_eq!(id(""), None);
+    assert_eq!(id("-luster-id").as_deref(), Some("-luster-id"));
+}

@@ -107,6 +107,34 @@ fn a_founder_whose_data_disk_was_formatted_first_is_still_a_founder() {
     assert_eq!(rest.quorum, as_initial());
 }
 
+/// Of several volumes, when the tool was killed between the first and the one with the metadata.
+#[test]
+fn a_founder_whose_other_disks_were_only_formatted_has_lost_nothing_for_sure() {
+    let Contents::Marked(mark) = ours() else { panic!() };
+    for metadata in [Contents::Empty, Contents::InterruptedFormat { first_voters_written: false }] {
+        let rest = formatting(&config(), &disks(Contents::Unused(mark.clone()), metadata));
+        assert_eq!(rest.directories, [PathBuf::from(METADATA)]);
+        assert_eq!(rest.quorum, as_initial());
+        assert_eq!(rest.doubtful, Some(DIRECTORY_3.parse().unwrap()), "and others are asked");
+    }
+    let unused = || Contents::Unused(mark.clone());
+    assert_eq!(decide(&config(), &disks(ours(), unused())), Decision::AlreadyFormatted);
+    assert!(has_directory_id(&unused(), DIRECTORY_3.parse().unwrap()));
+}
+
+/// Its data disks prove that it was there before. That is no reason to leave it without a vote when a person gives it one.
+#[test]
+fn a_founder_that_lost_its_metadata_disk_votes_when_a_person_says_so() {
+    let allowed = NodeConfig { empty_disk: EmptyDisk::Allowed, ..config() };
+    let given = formatting(&allowed, &disks(ours(), Contents::Empty));
+    assert_eq!(given.directories, [PathBuf::from(METADATA)]);
+    assert_eq!(given.quorum, as_initial());
+    assert!(given.doubtful.is_some(), "a leader that knows better is believed");
+    let lost = formatting(&config(), &disks(ours(), Contents::Empty));
+    assert!(lost.is_proven_loss());
+    assert_eq!(lost.clone().heard(true), lost, "it is still known why");
+}
+
 #[test]
 fn a_lost_vote_stays_lost_when_the_formatting_of_the_new_disk_is_cut_short() {
     let remains = Contents::InterruptedFormat { first_voters_written: false };
@@ -131,7 +159,7 @@ fn others_are_asked_only_about_first_voters_that_may_have_lost_a_disk() {
     assert_eq!(doubtful(Contents::Empty, Contents::Empty), own);
     assert_eq!(doubtful(Contents::Empty, cut_short(false)), own);
     assert_eq!(doubtful(Contents::Empty, cut_short(true)), None, "proof that no disk was lost");
-    assert_eq!(doubtful(ours(), Contents::Empty), None, "proof that one was");
+    assert_eq!(doubtful(ours(), Contents::Empty), own, "one was, and nobody may lead");
     assert_eq!(doubtful(Contents::Empty, ours()), None);
     for config in [config_of(3, "broker"), config_of(9, "controller"), config_with(StorageFormat::Join)] {
         assert_eq!(formatting(&config, &one_disk(&config, Contents::Empty)).doubtful, None);

@@ -137,3 +137,54 @@ fn a_node_that_others_still_follow_was_there() {
     let said = Said { controllers, quorum: None };
     assert_eq!(doubt().hear(Some(&said), EmptyDisk::New), Err(Waiting::Named));
 }
+
+#[test]
+fn one_that_is_behind_does_not_hide_another_that_knows_the_node() {
+    let said = [ignorant(), naming()];
+    assert_eq!(doubt().hear(&said, EmptyDisk::New), Err(Waiting::Named));
+    let knows = Said { quorum: Some(quorum(3, LISTED, Some(9_000))), ..leading() };
+    for said in [[leading(), knows], [leading(), naming()]] {
+        assert_eq!(doubt().hear(&said, EmptyDisk::New), Ok(Verdict::WasThere));
+    }
+}
+
+#[test]
+fn a_leader_that_does_not_know_what_is_agreed_on_cannot_tell_yet() {
+    let begins = Said { quorum: Some(Quorum { high_watermark: -1, ..quorum(3, LISTED, None) }), ..leading() };
+    assert_eq!(doubt().hear(&[begins], EmptyDisk::Replaced), Err(Waiting::NoLeader));
+    let begins = Quorum { high_watermark: -1, ..quorum(3, LISTED, Some(9_000)) };
+    let knows = Said { quorum: Some(begins), ..leading() };
+    assert_eq!(doubt().hear(&[knows], EmptyDisk::New), Err(Waiting::Named), "but it has seen the node");
+}
+
+#[test]
+fn who_listens_and_says_nothing_is_asked_again_for_a_while() {
+    let waits =
+        |said, has_silent, seconds| Heard { said, has_silent }.is_unfinished(Duration::from_secs(seconds));
+    assert!(waits(vec![], true, 0) && waits(vec![ignorant()], true, 11));
+    assert!(!waits(vec![], true, 12), "a new cluster is formed without it");
+    assert!(!waits(vec![], false, 0), "nobody listens");
+    assert!(!waits(vec![leading()], true, 0), "a leader has said what there is");
+}
+
+fn asked(port: u16) -> Line {
+    let listener = crate::listeners::Listener {
+        name: "CONTROLPLANE-9090".to_owned(),
+        endpoint: Endpoint::new("localhost", 9090),
+        local: Endpoint::new("127.0.0.1", 9090),
+        protocol: crate::listeners::Protocol::Plaintext,
+    };
+    let other = Bootstrap::Controllers(vec![Endpoint::new("127.0.0.1", port)]);
+    Line::new(other, &listener, Duration::from_millis(100), Duration::from_millis(200))
+}
+
+#[tokio::test]
+async fn who_does_not_listen_has_nothing_to_say_and_who_is_slow_may_have() {
+    let slow = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (said, is_silent) = ask(&asked(slow.local_addr().unwrap().port())).await;
+    assert!(said.is_none() && is_silent);
+    let port = slow.local_addr().unwrap().port();
+    drop(slow);
+    let (said, is_silent) = ask(&asked(port)).await;
+    assert!(said.is_none() && !is_silent);
+}

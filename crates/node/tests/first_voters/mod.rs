@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use nix::sys::signal::Signal;
 
 use crate::WELL_BEHAVED;
-use crate::support::controller::{Controller, EPOCH, Said};
+use crate::support::controller::{Controller, EPOCH, Manner, Said};
 use crate::support::{DIRECTORY_ID, Launched, TestNode, eventually};
 
 /// Another identity than the one that the list of first voters has for the node.
@@ -54,7 +54,7 @@ fn a_first_voter_that_was_not_there_yet_is_one() {
     ] {
         let leader = Controller::leading(said);
         // One that is not there takes nothing away from one that is.
-        let (call, output) = formatted(WELL_BEHAVED, &format!("127.0.0.1:1,{}", leader.address));
+        let (call, output) = formatted(WELL_BEHAVED, &format!("127.0.0.1:2,{}", leader.address));
         assert_first_voter(&call);
         assert!(!output.contains("WARN"), "{output}");
     }
@@ -110,7 +110,7 @@ fn what_others_said_is_remembered_when_the_container_starts_again() {
     launched.signal(Signal::SIGTERM);
     assert_eq!(launched.exit_code(), 143);
     drop(launched);
-    let node = node.with_controllers("127.0.0.1:1");
+    let node = node.with_controllers("127.0.0.1:2");
     let mut launched = node.launch();
     await_waiting(&launched, NAMED);
     launched.signal(Signal::SIGTERM);
@@ -120,7 +120,7 @@ fn what_others_said_is_remembered_when_the_container_starts_again() {
 
 #[test]
 fn a_disk_that_is_lost_under_a_pod_that_formatted_it_is_not_the_first() {
-    let node = TestNode::new(WELL_BEHAVED).with_controllers("127.0.0.1:1");
+    let node = TestNode::new(WELL_BEHAVED).with_controllers("127.0.0.1:2");
     assert_eq!(node.run().0, 0);
     std::fs::remove_dir_all(node.data()).unwrap();
     let mut launched = node.launch();
@@ -134,8 +134,8 @@ fn a_disk_that_is_lost_under_a_pod_that_formatted_it_is_not_the_first() {
 fn a_node_that_ran_on_another_disk_waits_for_somebody_who_can_tell() {
     let ignorant = Controller::without_leader(NEW);
     for (disk, others, why) in [
-        ("late", "127.0.0.1:1".to_owned(), "no other controller answers"),
-        ("replaced", "127.0.0.1:1".to_owned(), "no other controller answers"),
+        ("late", "127.0.0.1:2".to_owned(), "no other controller answers"),
+        ("replaced", "127.0.0.1:2".to_owned(), "no other controller answers"),
         ("replaced", ignorant.address.to_string(), "who can tell"),
     ] {
         let node = TestNode::new(&joining()).with_controllers(&others);
@@ -159,18 +159,64 @@ fn a_node_that_ran_on_another_disk_waits_for_somebody_who_can_tell() {
 
 #[test]
 fn where_nobody_listens_nobody_is_waited_for() {
-    let (call, output) = formatted(WELL_BEHAVED, "127.0.0.1:1");
+    let (call, output) = formatted(WELL_BEHAVED, "127.0.0.1:2");
     assert_first_voter(&call);
-    let known = output.lines().find(|line| line.contains("no controller says")).unwrap_or_default();
+    let known = output.lines().find(|line| line.contains("does not say")).unwrap_or_default();
     assert!(known.contains("refused"), "not because the time was over: {output}");
 }
 
 #[test]
-fn a_controller_that_says_nothing_does_not_hold_up_the_first_voters() {
+fn a_controller_that_says_nothing_does_not_hold_up_the_first_voters_for_long() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let (call, output) = formatted(WELL_BEHAVED, &silent.local_addr().unwrap().to_string());
     assert_first_voter(&call);
-    assert!(output.contains("no controller says"), "{output}");
+    assert!(output.contains("does not say"), "{output}");
+}
+
+/// The first of them is behind, and answers at once.
+#[test]
+fn a_controller_that_knows_nothing_does_not_hide_another_that_knows_the_node() {
+    let behind = Controller::without_leader(NEW);
+    let other = Controller::without_leader(Said { registered: true, ..NEW });
+    let others = format!("{},{}", behind.address, other.address);
+    let node = TestNode::new(&joining()).with_controllers(&others);
+    let mut launched = node.launch();
+    await_waiting(&launched, NAMED);
+    other.lead();
+    assert_eq!(launched.exit_code(), 0, "{}", node.read("output"));
+    assert!(node.java_calls()[0].ends_with(" --no-initial-controllers"), "{:?}", node.java_calls());
+}
+
+/// With the data on a volume that was in use before, nobody doubts that the one with the metadata was lost.
+#[test]
+fn a_first_voter_whose_metadata_volume_was_lost_waits_for_a_leader_or_for_a_person() {
+    let node = TestNode::new(WELL_BEHAVED).with_controllers("127.0.0.1:2");
+    let data = node.add_used_volume();
+    let mut launched = node.launch();
+    await_waiting(&launched, NAMED);
+    assert_eq!(node.java_calls(), [""; 0], "nothing is formatted");
+    node.write("config/empty.disk", "allowed");
+    assert_eq!(launched.exit_code(), 0, "{}", node.read("output"));
+    assert_first_voter(&node.java_calls()[0]);
+    assert!(data.join("orders-0").is_dir());
+    assert!(node.path("work/was-first-voter").exists());
+}
+
+/// The same, in a container that starts again, when there is a leader by then that was not there before. Nobody needs the vote.
+#[test]
+fn a_lost_metadata_volume_is_not_forgotten_when_a_person_gives_the_vote_back() {
+    let leader = Controller::leading(NEW);
+    let node = TestNode::new(&joining()).with_controllers("127.0.0.1:2");
+    node.add_used_volume();
+    let mut launched = node.launch();
+    await_waiting(&launched, NAMED);
+    launched.signal(Signal::SIGTERM);
+    assert_eq!(launched.exit_code(), 143);
+    drop(launched);
+    let node = node.with_controllers(&leader.address.to_string());
+    node.write("config/empty.disk", "allowed");
+    assert_eq!(node.run().0, 0, "{}", node.read("output"));
+    assert!(node.java_calls()[0].ends_with(" --no-initial-controllers"), "{:?}", node.java_calls());
 }
 
 #[test]
@@ -184,17 +230,56 @@ fn a_first_voter_that_waits_for_an_answer_can_be_stopped() {
     assert_eq!(node.java_calls(), [""; 0], "nothing was formatted");
 }
 
-#[test]
-fn a_voter_that_gets_its_vote_back_begins_after_the_term_that_the_others_know() {
-    let other = Controller::without_leader(Said { registered: true, ..NEW });
+/// Runs a node whose vote is given back, and tells what it then remembers of elections.
+fn restored(other: &Controller) -> String {
     let own_log = "mkdir -p $data/__cluster_metadata-0";
     let java = format!("if [ $class = tool ]; then format_storage; {own_log}; fi");
-    let node = TestNode::new(&java).with_controllers(&format!("127.0.0.1:1,{}", other.address));
+    let node = TestNode::new(&java).with_controllers(&format!("127.0.0.1:2,{}", other.address));
     node.write("config/storage.format", "restore");
     let (code, output) = node.run();
     assert_eq!(code, 0, "{output}");
     assert_first_voter(&node.java_calls()[0]);
-    let kept = std::fs::read_to_string(node.data().join("__cluster_metadata-0/quorum-state")).unwrap();
+    std::fs::read_to_string(node.data().join("__cluster_metadata-0/quorum-state")).expect(&output)
+}
+
+fn assert_begins_after(kept: &str) {
     let next = EPOCH + 1;
     assert!(kept.contains(&format!("\"leaderId\":-1,\"leaderEpoch\":{next},\"votedId\":-1")), "{kept}");
+}
+
+#[test]
+fn a_voter_that_gets_its_vote_back_begins_no_term_where_another_node_leads() {
+    let other = Controller::leading(Said { registered: true, ..NEW });
+    let own_log = "mkdir -p $data/__cluster_metadata-0";
+    let java = format!("if [ $class = tool ]; then format_storage; {own_log}; fi");
+    let node = TestNode::new(&java).with_controllers(&other.address.to_string());
+    node.write("config/storage.format", "restore");
+    let (code, output) = node.run();
+    assert_eq!(code, 0, "{output}");
+    assert!(!node.data().join("__cluster_metadata-0/quorum-state").exists(), "{output}");
+}
+
+#[test]
+fn a_voter_that_gets_its_vote_back_begins_after_the_term_that_the_others_know() {
+    let other = Controller::without_leader(Said { registered: true, ..NEW });
+    assert_begins_after(&restored(&other));
+}
+
+#[test]
+fn names_that_take_long_to_look_up_keep_no_restored_voter_from_hearing_the_term() {
+    let other = Controller::without_leader(Said { registered: true, ..NEW });
+    other.behave(Manner::ComesLate);
+    assert_begins_after(&restored(&other));
+}
+
+#[test]
+fn names_that_take_long_to_look_up_keep_no_static_voter_from_its_disk() {
+    // The leader, and another that has everything: a majority of three without this node.
+    let leader = Controller::leading(Said { node: 5, fetched: true, registered: true, ..NEW });
+    leader.behave(Manner::ComesLate);
+    let node = TestNode::new(WELL_BEHAVED).with_controllers(&leader.address.to_string());
+    node.write("config/storage.format", "static");
+    let mut launched = node.launch();
+    eventually("the disk is formatted", || !node.java_calls().is_empty());
+    assert_eq!(launched.exit_code(), 0, "{}", node.read("output"));
 }

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use kafka_protocol::messages::api_versions_response::ApiVersion;
@@ -29,6 +30,9 @@ pub(crate) const EPOCH: i32 = 41;
 
 /// Nobody has more to ask.
 const LONGEST_QUESTION: usize = 64 * 1024;
+
+/// Longer than the first question of a launcher may take, and shorter than the second.
+const LATE: Duration = Duration::from_millis(3_300);
 
 /// What it says of a voter.
 #[derive(Clone, Copy)]
@@ -63,6 +67,8 @@ pub(crate) enum Manner {
     Reacts,
     /// As if all its threads were gone.
     Hangs,
+    /// The first answer of each connection comes late, as if its name took long to look up.
+    ComesLate,
 }
 
 impl Controller {
@@ -125,6 +131,7 @@ impl Controller {
 }
 
 fn converse(mut stream: TcpStream, controller: &Controller) -> io::Result<()> {
+    let mut is_first = true;
     loop {
         let mut length = [0; 4];
         stream.read_exact(&mut length)?;
@@ -135,9 +142,13 @@ fn converse(mut stream: TcpStream, controller: &Controller) -> io::Result<()> {
         let mut question = vec![0; length.min(LONGEST_QUESTION)];
         stream.read_exact(&mut question)?;
         controller.asked.fetch_add(1, Ordering::SeqCst);
-        if !controller.is(Manner::Answers) {
+        if controller.is(Manner::Reacts) || controller.is(Manner::Hangs) {
             continue;
         }
+        if controller.is(Manner::ComesLate) && is_first {
+            thread::sleep(LATE);
+        }
+        is_first = false;
         let answer = answer(&question, controller);
         stream.write_all(&i32::try_from(answer.len()).unwrap().to_be_bytes())?;
         stream.write_all(&answer)?;

@@ -80,6 +80,20 @@ impl TestNode {
         self
     }
 
+    /// A second volume, with records of a topic on it. The metadata stays on the first.
+    pub(crate) fn add_used_volume(&self) -> PathBuf {
+        let (data, used) = (self.data(), self.path("used/kafka-log3"));
+        fs::create_dir_all(used.join("orders-0")).unwrap();
+        let meta =
+            format!("version=1\ncluster.id={CLUSTER_ID}\nnode.id=3\ndirectory.id=Anjr8banTey_LqVZsppzYg\n");
+        fs::write(used.join("meta.properties"), meta).unwrap();
+        let (data, used_dir) = (data.display(), used.display());
+        let lines = format!("log.dirs={data},{used_dir}\nmetadata.log.dir={data}");
+        let config = self.read("config/server.config").replace(&format!("log.dirs={data}"), &lines);
+        self.write("config/server.config", &config);
+        used
+    }
+
     /// Marks the data directory as formatted.
     pub(crate) fn formatted_for(self, cluster: &str, node: i32) -> Self {
         fs::create_dir(self.data()).unwrap();

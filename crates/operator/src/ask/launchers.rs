@@ -102,6 +102,7 @@ async fn readiness(host: &str, port: u16) -> Result<(StatusCode, String), Silent
 fn view(status: StatusCode, text: &str) -> LauncherView {
     let is_unready = status == StatusCode::SERVICE_UNAVAILABLE;
     LauncherView {
+        serves: !is_unready,
         recovery: is_unready.then(|| recovery(text)).flatten(),
         awaits_leader: is_unready && text.starts_with(LOST_DISK_CHECK),
     }
@@ -239,12 +240,12 @@ mod tests {
             told,
             Answer::Known(LauncherView {
                 recovery: Some(Recovery { done: 12, all: 40 }),
-                awaits_leader: false
+                ..LauncherView::default()
             })
         );
         assert!(asked.starts_with("GET /ready HTTP/1.1\r\n"), "{asked}");
         let (told, _) = ask_one_who_says(answered("200 OK", "ready\n").as_bytes()).await;
-        assert_eq!(told, Answer::Known(LauncherView::default()));
+        assert_eq!(told, Answer::Known(LauncherView { serves: true, ..LauncherView::default() }));
     }
 
     #[tokio::test]

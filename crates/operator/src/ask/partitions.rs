@@ -1,6 +1,7 @@
 //! Asking Kafka for partitions: who has a copy, who leads, and whose copy is complete.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use karst_core::ids::NodeId;
 use karst_core::world::{PartitionView, Partitions};
@@ -27,13 +28,13 @@ pub(super) async fn on(admin: &Admin, of: &BTreeSet<NodeId>) -> Result<Partition
     let metadata = admin.metadata(TopicSelection::All).await?;
     let serving = nodes(metadata.brokers.iter().map(|broker: &Broker| &broker.id));
     let topics = with_copies_on(metadata.topics, of)?;
-    let names: Vec<String> = topics.iter().map(|topic| topic.name.clone()).collect();
+    let names: Vec<String> = topics.iter().map(|topic| topic.name.to_string()).collect();
     let described = if_offered(admin.describe_topic_partitions(&names).await)?;
     let minimums = minimums(admin, &names).await?;
     let mut found = Vec::new();
     for topic in &topics {
         let leaders = described.as_ref().map(|described| leaders(&topic.name, described)).transpose()?;
-        let min_in_sync = minimums.get(&topic.name).copied();
+        let min_in_sync = minimums.get(&*topic.name).copied();
         let views = views(topic, leaders.flatten(), &serving)?;
         let here = views.into_iter().filter(|view| !view.replicas.is_disjoint(of));
         found.extend(here.map(|view| PartitionView { min_in_sync, ..view }));
@@ -49,7 +50,7 @@ fn with_copies_on(topics: Vec<Topic>, of: &BTreeSet<NodeId>) -> Result<Vec<Topic
         match topic.error {
             None => here.extend(topic.partitions.iter().any(is_here).then_some(topic)),
             Some(ErrorCode::UnknownTopicOrPartition) => {}
-            Some(code) => return Err(Untold::Topic { topic: topic.name, code }),
+            Some(code) => return Err(Untold::Topic { topic: topic.name.to_string(), code }),
         }
     }
     Ok(here)
@@ -58,9 +59,9 @@ fn with_copies_on(topics: Vec<Topic>, of: &BTreeSet<NodeId>) -> Result<Vec<Topic
 /// Kafka that cannot be asked for eligible leaders keeps no track of them.
 fn if_offered(
     described: Result<Vec<DescribedTopic>, Error>,
-) -> Result<Option<BTreeMap<String, DescribedTopic>>, Error> {
+) -> Result<Option<BTreeMap<Arc<str>, DescribedTopic>>, Error> {
     match described {
-        Ok(topics) => Ok(Some(topics.into_iter().map(|topic| (topic.name.clone(), topic)).collect())),
+        Ok(topics) => Ok(Some(topics.into_iter().map(|topic| (Arc::clone(&topic.name), topic)).collect())),
         Err(Error::Unsupported { .. }) => Ok(None),
         Err(error) => Err(error),
     }
@@ -79,7 +80,7 @@ async fn minimums(admin: &Admin, topics: &[String]) -> Result<BTreeMap<String, u
 /// What was said about the eligible leaders of a topic. `None` if it was deleted after it was seen: then what was seen stands.
 fn leaders<'a>(
     topic: &str,
-    described: &'a BTreeMap<String, DescribedTopic>,
+    described: &'a BTreeMap<Arc<str>, DescribedTopic>,
 ) -> Result<Option<&'a [DescribedPartition]>, Untold> {
     match described.get(topic) {
         // Each of its partitions will be missed.
@@ -104,7 +105,7 @@ fn views(
     for seen in &topic.partitions {
         let later = described.remove(&seen.index);
         if leaders.is_some() && later.is_none() {
-            return Err(Untold::Partition { topic: topic.name.clone(), index: seen.index });
+            return Err(Untold::Partition { topic: topic.name.to_string(), index: seen.index });
         }
         views.push(view(&topic.name, seen, later, serving));
     }
@@ -117,7 +118,7 @@ fn views(
 /// One partition by both answers. Where they disagree it changed in between, and what was said last holds; whoever had a copy by
 /// either counts as having one.
 fn view(
-    topic: &str,
+    topic: &Arc<str>,
     seen: &Partition,
     described: Option<&DescribedPartition>,
     serving: &BTreeSet<NodeId>,
@@ -127,7 +128,7 @@ fn view(
     let last = described.filter(is_later).map_or(seen, |one| &one.partition);
     let replicas = described.iter().flat_map(|one| &one.partition.replicas).chain(&seen.replicas);
     PartitionView {
-        topic: topic.to_owned(),
+        topic: Arc::clone(topic),
         index: seen.index,
         leader: last.leader.map(|leader| NodeId(leader.0)),
         replicas: nodes(replicas),
@@ -175,7 +176,7 @@ mod tests {
     }
 
     fn topic(name: &str, error: Option<ErrorCode>, partitions: Vec<Partition>) -> Topic {
-        Topic { name: name.to_owned(), id: None, internal: false, error, partitions }
+        Topic { name: name.into(), id: None, internal: false, error, partitions }
     }
 
     fn described(partition: Partition, eligible: &[i32], last_known: &[i32]) -> DescribedPartition {
@@ -185,16 +186,16 @@ mod tests {
     fn description(
         error: Option<ErrorCode>,
         partitions: Vec<DescribedPartition>,
-    ) -> BTreeMap<String, DescribedTopic> {
-        let name = "orders".to_owned();
-        let topic = DescribedTopic { name: name.clone(), id: None, internal: false, error, partitions };
+    ) -> BTreeMap<Arc<str>, DescribedTopic> {
+        let name: Arc<str> = "orders".into();
+        let topic = DescribedTopic { name: Arc::clone(&name), id: None, internal: false, error, partitions };
         BTreeMap::from([(name, topic)])
     }
 
     /// What both answers come to, for partitions of `orders`.
     fn told(
         seen: Vec<Partition>,
-        described: Option<&BTreeMap<String, DescribedTopic>>,
+        described: Option<&BTreeMap<Arc<str>, DescribedTopic>>,
     ) -> Result<Vec<PartitionView>, String> {
         let leaders = described.map(|described| leaders("orders", described)).transpose();
         let leaders = leaders.map_err(|error| error.to_string())?.flatten();
@@ -211,7 +212,7 @@ mod tests {
         let seen = offline(partition(0, None, &[1, 2, 3], &[]));
         let second = description(None, vec![described(seen.clone(), &[2, 3], &[2])]);
         let view = PartitionView {
-            topic: "orders".to_owned(),
+            topic: "orders".into(),
             index: 0,
             leader: None,
             replicas: set(&[1, 2, 3]),
@@ -276,7 +277,7 @@ mod tests {
         let unknown = topic("gone", Some(ErrorCode::UnknownTopicOrPartition), Vec::new());
         let topics = vec![topic("here", None, on(1)), topic("elsewhere", None, on(5)), unknown.clone()];
         let found = with_copies_on(topics, &set(&[1, 2])).unwrap();
-        assert_eq!(found.iter().map(|topic| topic.name.as_str()).collect::<Vec<_>>(), ["here"]);
+        assert_eq!(found.iter().map(|topic| &*topic.name).collect::<Vec<_>>(), ["here"]);
         let refused = topic("secret", Some(ErrorCode::TopicAuthorizationFailed), Vec::new());
         let error = with_copies_on(vec![unknown, refused], &set(&[1])).unwrap_err();
         assert_eq!(error.to_string(), "Kafka does not tell of topic secret: TOPIC_AUTHORIZATION_FAILED");

@@ -38,6 +38,7 @@ impl Hands {
                 Ok(())
             }
             PodAction::Replace { name, uid, version, phase } => {
+                self.claims_stay(namespace, set, name).await?;
                 tracing::info!(pod = %name, %phase, "a pod that will not run makes place for a new one");
                 let only_this =
                     Preconditions { uid: Some(uid.clone()), resource_version: Some(version.clone()) };

@@ -1,19 +1,18 @@
 //! What goes, and only if it is still what was seen.
 
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use karst_api::StrimziPodSet;
 use karst_core::names::ClusterKey;
 use karst_core::plan::{Removal, Seen};
 use karst_core::rolling::Restart;
-use karst_core::world::World;
-use kube::api::{DeleteParams, PartialObjectMeta, Preconditions};
+use karst_core::world::{PodSetView, WantedPod, World};
+use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, Resource};
 
 use super::Hands;
 use crate::failure::Failure;
 use crate::index::Indexed;
-use crate::views::{ClaimWire, ConfigMapWire, PodWire, SecretWire, ServiceWire};
+use crate::views::{ClaimWire, ConfigMapWire, PodWire, SecretWire, ServiceWire, Watched};
 
 impl Hands {
     /// Deletes an object that is no longer wanted, if it is still the one that was seen.
@@ -84,11 +83,14 @@ impl Hands {
 
     /// Replaces a pod: it is deleted, and its pod set makes another. Disks that are to go with it go first: they
     /// are only gone when the pod is.
-    pub(crate) async fn restart(&self, key: &ClusterKey, restart: &Restart) -> Result<(), Failure> {
+    pub(crate) async fn restart(&self, world: &World, restart: &Restart) -> Result<(), Failure> {
+        let key = &world.key;
         let kept = restart.keeps.iter().map(|(claim, uid)| self.stays(key, claim, uid));
         futures::future::try_join_all(kept).await?;
-        if !restart.claims.is_empty() {
-            self.is_there(key, &restart.pod, &restart.uid).await?;
+        if restart.loses_disk {
+            // Perhaps somebody wants to keep it by now.
+            self.wishes_are_as_seen(world).await?;
+            self.is_still_asked_of(key, restart).await?;
         }
         for (claim, uid) in &restart.claims {
             self.delete::<ClaimWire>(&key.namespace, claim, uid).await?;
@@ -118,16 +120,43 @@ impl Hands {
         )))
     }
 
-    /// Empty disks are for the pod that was to have them, and not for the one that has them already: the cache may lag behind, so
-    /// ask.
-    async fn is_there(&self, key: &ClusterKey, pod: &str, uid: &str) -> Result<(), Failure> {
-        let api: Api<PartialObjectMeta<Pod>> = Api::namespaced(self.client.clone(), &key.namespace);
+    /// Empty disks are for the pod that was to have them, and not for the one that has them already; and what was asked of it by an
+    /// annotation must still be asked. The cache may lag behind, so ask.
+    async fn is_still_asked_of(&self, key: &ClusterKey, restart: &Restart) -> Result<(), Failure> {
+        let (api, pod) = (self.api::<PodWire>(&key.namespace), &restart.pod);
         let found = self.call("could not look for a pod", api.get_opt(pod)).await?;
-        let is_same =
-            |meta: &ObjectMeta| meta.uid.as_deref() == Some(uid) && meta.deletion_timestamp.is_none();
-        if found.is_some_and(|found| is_same(&found.metadata)) {
+        let is_asked = found.as_ref().is_some_and(|found| restart.is_still_asked_of(&found.clone().view()));
+        if let Some(found) = found {
+            self.learn(found);
+        }
+        if is_asked {
             return Ok(());
         }
-        Err(Failure::Changed(format!("pod {pod} is another one by now, and its disks stay")))
+        Err(Failure::Changed(format!(
+            "pod {pod} is another one by now, or is no longer asked to restart, and its disks stay"
+        )))
+    }
+
+    /// What is on the claims of a pod that does not run is kept by Kubernetes for its sake: it makes no place for another one while one of
+    /// them is on its way out. The cache may lag behind, so ask.
+    pub(super) async fn claims_stay(
+        &self,
+        namespace: &str,
+        set: &PodSetView,
+        pod: &str,
+    ) -> Result<(), Failure> {
+        let api = self.api::<ClaimWire>(namespace);
+        for claim in set.pods.get(pod).map(WantedPod::claims).unwrap_or_default() {
+            let live = self.call("could not look at a PersistentVolumeClaim", api.get_opt(&claim)).await?;
+            let Some(live) = live else { continue };
+            let view = live.clone().view();
+            if view.meta.deleting && view.bound {
+                self.learn(live);
+                return Err(Failure::Changed(format!(
+                    "PersistentVolumeClaim {claim} is on its way out, and pod {pod} is all that keeps it"
+                )));
+            }
+        }
+        Ok(())
     }
 }

@@ -12,7 +12,8 @@ use k8s_openapi::jiff::Timestamp;
 use karst_core::ids::Entropy;
 use karst_core::plan::{Removal, Seen};
 use karst_core::podset::PodAction;
-use karst_core::world::{Answer, Answers, Meta, PodSetView, Settings};
+use karst_core::rolling::{Cause, Restart};
+use karst_core::world::{Answer, Answers, Meta, PodSetView, Settings, WantedPod};
 use kube::client::Body;
 use tower::service_fn;
 
@@ -180,6 +181,7 @@ pub(crate) fn world() -> World {
         pod_sets: BTreeMap::new(),
         taken: BTreeMap::new(),
         pods: BTreeMap::new(),
+        absent: BTreeMap::new(),
         config_maps: BTreeMap::new(),
         services: BTreeMap::new(),
         service_accounts: BTreeMap::new(),
@@ -189,6 +191,7 @@ pub(crate) fn world() -> World {
         secrets: BTreeMap::new(),
         references: BTreeMap::new(),
         unreadable: None,
+        strays: Vec::new(),
         answers: Answers::default(),
         troubles: Vec::new(),
         checked_settings: BTreeMap::new(),
@@ -329,6 +332,16 @@ async fn a_disk_goes_only_if_the_user_still_wants_what_was_seen() {
     }
 }
 
+#[tokio::test]
+async fn a_claim_is_told_which_pod_had_nothing_on_it() {
+    let mut there = meta(&json!({}));
+    there["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+    let server = Server::with(&claim_path(), there);
+    server.hands().note_empty(&world().key, CLAIM, "uid-there", "uid-of-pod").await.unwrap();
+    let expected = json!({"uid": "uid-there", "annotations": {"karst.io/empty-in-pod": "uid-of-pod"}});
+    assert_eq!(server.last_written()["metadata"], expected, "that very claim, and nothing else of it");
+}
+
 const POD: &str = "c-kafka-0";
 
 fn pod_path() -> String {
@@ -461,6 +474,128 @@ async fn after_a_call_that_hung_none_is_begun_and_after_one_that_was_refused_the
         let calls = (0..100).map(|_| async { tokio::time::sleep(time).await });
         assert_eq!(few_at_once(calls.collect(), |()| false).await.len(), 100, "slow, and done");
     }
+}
+
+fn restart(claims: &[&str], keeps: &[&str]) -> Restart {
+    let named =
+        |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), "uid-there".to_owned())).collect();
+    Restart {
+        node: NodeId(0),
+        pod: POD.to_owned(),
+        uid: "uid-there".to_owned(),
+        causes: vec![if claims.is_empty() { Cause::QuorumMoved } else { Cause::EmptyDisks }],
+        claims: named(claims),
+        keeps: named(keeps),
+        loses_disk: keeps.is_empty(),
+        exposed: None,
+        leaderless: None,
+    }
+}
+
+/// A server with the pod, the claim and the `Kafka` resource.
+fn with_pod(pod: &Value, claim: &Value, kafka_annotations: &Value) -> Server {
+    let mut live = json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []},
+        "metadata": {"name": POD, "namespace": NAMESPACE, "uid": "uid-there", "resourceVersion": "7"}});
+    for (key, value) in pod.as_object().unwrap() {
+        live["metadata"][key] = value.clone();
+    }
+    let server = Server::with(&pod_path(), live);
+    server.has(&claim_path(), meta(claim));
+    let kafka_path = format!("/apis/kafka.strimzi.io/v1/namespaces/{NAMESPACE}/kafkas/c");
+    server.has(&kafka_path, serde_json::to_value(kafka(kafka_annotations)).unwrap());
+    server
+}
+
+/// What is deleted for a restart.
+async fn restarts(server: &Server, restart: &Restart) -> Vec<String> {
+    let outcome = server.hands().restart(&world(), restart).await;
+    assert_eq!(outcome.is_ok(), !server.written().is_empty(), "{outcome:?}");
+    assert!(outcome.err().is_none_or(|failure| failure.is_conflict()), "it is decided anew");
+    server.written()
+}
+
+#[tokio::test]
+async fn a_pod_goes_only_while_the_claims_that_its_successor_is_to_find_stay() {
+    let keeps = restart(&[], &[CLAIM]);
+    let nothing = json!({});
+    let stays = with_pod(&nothing, &nothing, &nothing);
+    assert_eq!(restarts(&stays, &keeps).await, [format!("DELETE {}", pod_path())]);
+    for gone in [json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}), json!({"uid": "uid-of-another"})] {
+        let server = with_pod(&nothing, &gone, &nothing);
+        assert_eq!(restarts(&server, &keeps).await, [""; 0], "{gone}");
+    }
+    let server = with_pod(&nothing, &nothing, &nothing);
+    server.objects.lock().unwrap().remove(&claim_path());
+    assert_eq!(restarts(&server, &keeps).await, [""; 0], "it is gone");
+}
+
+const EMPTIED: &str = "strimzi.io/delete-pod-and-pvc";
+
+#[tokio::test]
+async fn a_disk_is_emptied_only_while_that_is_still_wished_for() {
+    let emptied = restart(&[CLAIM], &[]);
+    let asked = json!({"annotations": { EMPTIED: "true" }});
+    let nothing = json!({});
+    let both = [format!("DELETE {}", claim_path()), format!("DELETE {}", pod_path())];
+    assert_eq!(restarts(&with_pod(&asked, &nothing, &nothing), &emptied).await, both);
+    // The watch has told of none of this.
+    let taken_back = [
+        json!({}),
+        json!({"annotations": { EMPTIED: "false" }}),
+        json!({"annotations": { EMPTIED: "true" }, "uid": "uid-of-another"}),
+        json!({"annotations": { EMPTIED: "true" }, "deletionTimestamp": "2026-01-01T00:00:00Z"}),
+    ];
+    for pod in taken_back {
+        assert_eq!(restarts(&with_pod(&pod, &nothing, &nothing), &emptied).await, [""; 0], "{pod}");
+    }
+    for annotation in ["karst.io/allow-data-loss", "strimzi.io/pause-reconciliation"] {
+        let server = with_pod(&asked, &nothing, &json!({ annotation: "another" }));
+        assert_eq!(restarts(&server, &emptied).await, [""; 0], "{annotation}");
+    }
+}
+
+/// Its claim is on its way out already: the pod's end is enough to empty it.
+#[tokio::test]
+async fn a_pod_whose_disk_goes_with_it_goes_only_while_the_wishes_are_what_they_were() {
+    let goes = restart(&[], &[]);
+    let nothing = json!({});
+    let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    let server = with_pod(&nothing, &going, &nothing);
+    assert_eq!(restarts(&server, &goes).await, [format!("DELETE {}", pod_path())]);
+    let server = with_pod(&nothing, &going, &json!({"karst.io/allow-data-loss": "another"}));
+    assert_eq!(restarts(&server, &goes).await, [""; 0]);
+}
+
+/// What becomes of a pod that will not run, and of what is on its claim.
+async fn replaces(claim: &Value, volume: Option<&str>) -> Vec<String> {
+    let server = with_pod(&json!({}), claim, &json!({}));
+    if let Some(volume) = volume {
+        server.objects.lock().unwrap().get_mut(&claim_path()).unwrap()["spec"]["volumeName"] = json!(volume);
+    }
+    let pod = json!({"spec": {"volumes": [
+        {"name": "tmp", "emptyDir": {}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": CLAIM}}
+    ]}});
+    let wanted = WantedPod { json: pod.to_string().into(), revision: None };
+    let set = PodSetView { pods: [(POD.to_owned(), wanted)].into(), ..PodSetView::default() };
+    let action = PodAction::Replace {
+        name: POD.into(),
+        uid: "uid-there".into(),
+        version: "7".into(),
+        phase: "Failed".into(),
+    };
+    let outcome = server.hands().handle_pod(&world().key, &set, &action).await;
+    assert_eq!(outcome.is_ok(), !server.written().is_empty(), "{outcome:?}");
+    server.written()
+}
+
+#[tokio::test]
+async fn a_pod_that_will_not_run_keeps_what_is_on_a_claim_that_is_being_deleted() {
+    let gone = [format!("DELETE {}", pod_path())];
+    let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    assert_eq!(replaces(&json!({}), Some("pv-1")).await, gone, "its claim stays");
+    assert_eq!(replaces(&going, None).await, gone, "its claim never had a volume");
+    assert_eq!(replaces(&going, Some("pv-1")).await, [""; 0]);
 }
 
 /// Is a pool taken to be there after the API server was asked for it, and it is gone since?

@@ -12,6 +12,9 @@ use crate::views::{
     AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, SecretWire, ServiceWire, Watched,
 };
 
+/// The label with the pod set of a pod.
+pub(crate) const CONTROLLER_NAME_LABEL: &str = "strimzi.io/controller-name";
+
 /// A kind that the index has a place for.
 pub(crate) trait Indexed: Watched {
     /// The place.
@@ -67,7 +70,7 @@ impl Indexed for PodWire {
     }
 
     fn pod_set(_cluster: &ClusterKey, meta: &ObjectMeta) -> Option<String> {
-        meta.labels.as_ref()?.get("strimzi.io/controller-name").cloned()
+        meta.labels.as_ref()?.get(CONTROLLER_NAME_LABEL).cloned()
     }
 }
 

@@ -45,6 +45,8 @@ fn passes(server: &Server, settings: Arc<Settings>) -> Passes {
         hands.learn(kafka);
     }
     Passes {
+        absences: Refusals::default(),
+        late: Refusals::default(),
         rendered: RenderedSets::default(),
         unreadable: LeftAlone::default(),
         decide,
@@ -146,6 +148,49 @@ async fn with_a_selector_a_deleted_pool_goes_when_its_kafka_is_gone_or_nothing_r
     assert_eq!(of_unseen(false, true).await, (true, false), "its Kafka is gone");
     assert_eq!(of_unseen(true, false).await, (true, false), "nothing of it runs");
     assert_eq!(of_unseen(true, true).await, (false, true), "another operator may look after it");
+}
+
+/// The service of an admission webhook is away, and the API server asks it first.
+#[tokio::test]
+async fn a_webhook_that_is_down_is_told_and_a_pod_that_stays_away_is_remembered() {
+    let server = Server::with(STATUS, kafka("broken"));
+    let passes = passes(&server, Arc::clone(&world().settings));
+    let key = ClusterKey { namespace: "myproject".to_owned(), name: "healthy".to_owned() };
+    let said = "Internal error occurred: failed calling webhook \"validate.kyverno.svc-fail\"";
+    let status = kube::core::Status { code: 500, message: said.to_owned(), ..kube::core::Status::default() };
+    let source = Box::new(kube::Error::Api(Box::new(status)));
+    let failure = Failure::Api { what: "could not make pod healthy-brokers-0".to_owned(), source };
+    assert!(passes.remember_refusals(&key, "healthy-brokers", &[failure]), "it is news");
+    // One that hangs takes as long as is waited for.
+    let hangs =
+        || [Failure::Deadline { what: "could not write PodDisruptionBudget c".to_owned(), after: DEADLINE }];
+    assert!(!passes.remember_refusals(&key, OBJECTS, &hangs()), "once says nothing");
+    assert!(passes.remember_refusals(&key, OBJECTS, &hangs()), "twice does");
+    assert!(!passes.remember_refusals(&key, OBJECTS, &hangs()), "and is no news any more");
+    assert!(passes.remember_refusals(&key, OBJECTS, &[]), "it is over");
+    assert!(!passes.remember_refusals(&key, OBJECTS, &hangs()), "and begins anew");
+    let pod_set = json!({
+        "apiVersion": "core.strimzi.io/v1", "kind": "StrimziPodSet",
+        "metadata": {"name": "healthy-brokers", "namespace": "myproject", "uid": "uid-set", "resourceVersion": "7",
+                     "labels": {"strimzi.io/cluster": "healthy"}},
+        "spec": {"selector": {}, "pods": [{"metadata": {"name": "healthy-brokers-0", "annotations": {"strimzi.io/revision": "r"}}}]}
+    });
+    passes.hands.learn(serde_json::from_value::<karst_api::StrimziPodSet>(pod_set).unwrap());
+    let seen = || {
+        let snapshot = passes.hands.index.snapshot(&key);
+        let kafka = snapshot.kafka.clone().unwrap();
+        passes.world(&key, kafka, snapshot, Answers::default(), Entropy([1; 32]))
+    };
+    let first = seen();
+    assert!(
+        first.refusals.iter().any(|told| told.contains("failed calling webhook")),
+        "{:?}",
+        first.refusals
+    );
+    assert_eq!(first.absent.get("healthy-brokers-0"), Some(&first.now));
+    let second = seen();
+    assert!(second.now > first.now, "time passes");
+    assert_eq!(second.absent, first.absent, "and it is known since when the pod is away");
 }
 
 #[test]

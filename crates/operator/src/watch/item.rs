@@ -6,12 +6,26 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use karst_api::Condition;
+use karst_core::names::{CLUSTER_LABEL, POOL_LABEL};
 use kube::Resource;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use crate::index::CONTROLLER_NAME_LABEL;
 use crate::panics::contain;
+
+/// An object may have one list or map for so many of the bytes that it may have. A large `Kafka` has less than a thousand of them.
+const BYTES_FOR_EACH: usize = 50;
+/// Of kinds whose size has no bound, such as pod sets with hundreds of pods.
+const MOST_NESTED: usize = 50_000;
+/// How many entries each of them may have on average.
+const ENTRIES_FOR_EACH: usize = 5;
+
+/// The labels by which an object that cannot be read finds its way to those who must know.
+const ROUTES: [&str; 3] = [CLUSTER_LABEL, POOL_LABEL, CONTROLLER_NAME_LABEL];
+/// How many conditions are kept of a status that nobody can read.
+const CONDITIONS: usize = 100;
 
 /// So many parts of a path tell where to look.
 const DEEPEST_SHOWN: usize = 8;
@@ -55,6 +69,9 @@ where
         let why = format!("it has {} KiB, and no more than {} KiB are read", size / 1024, largest / 1024);
         return unreadable::<K>(text, why).map(Err);
     }
+    if let Some(why) = too_many_parts(text.get(), largest) {
+        return unreadable::<K>(text, why).map(Err);
+    }
     let decoded = contain(|| serde_json::from_str(text.get()).map_err(|_| where_it_fails::<K>(text.get())));
     match decoded.map_err(|panicked| panicked.to_string()).flatten() {
         Ok(object) => Ok(Ok(object)),
@@ -92,6 +109,45 @@ where
     })
 }
 
+/// What is small as text can be large as an object: a map with a single entry has nine bytes, and takes more than six hundred. So they
+/// are counted before anything is decoded.
+fn too_many_parts(json: &str, largest: usize) -> Option<String> {
+    let most_nested = (largest / BYTES_FOR_EACH).min(MOST_NESTED);
+    let most_entries = most_nested * ENTRIES_FOR_EACH;
+    if json.len() <= most_nested {
+        return None;
+    }
+    let Parts { nested, entries } = Parts::of(json);
+    if nested > most_nested {
+        return Some(format!("it has {nested} lists and maps, and no more than {most_nested} are read"));
+    }
+    (entries > most_entries)
+        .then(|| format!("it has {entries} entries, and no more than {most_entries} are read"))
+}
+
+/// How much there is in a JSON text, strings aside.
+struct Parts {
+    nested: usize,
+    entries: usize,
+}
+
+impl Parts {
+    fn of(json: &str) -> Self {
+        let (mut parts, mut in_string, mut is_escaped) = (Self { nested: 0, entries: 0 }, false, false);
+        for byte in json.bytes() {
+            match byte {
+                _ if is_escaped => is_escaped = false,
+                b'\\' if in_string => is_escaped = true,
+                b'"' => in_string = !in_string,
+                b'{' | b'[' if !in_string => parts.nested += 1,
+                b',' if !in_string => parts.entries += 1,
+                _ => {}
+            }
+        }
+        parts
+    }
+}
+
 /// What is known of an object that is not to be decoded.
 pub(crate) fn unreadable<K>(text: &RawValue, why: String) -> Result<Unreadable, Nameless>
 where
@@ -103,7 +159,12 @@ where
         kind: K::kind(&()).into_owned(),
         api_version: K::api_version(&()).into_owned(),
         meta: thin.metadata.into(),
-        conditions: status.and_then(|thin| thin.status).and_then(|status| status.conditions),
+        conditions: status.and_then(|thin| thin.status).and_then(|status| status.conditions).map(
+            |mut conditions| {
+                conditions.truncate(CONDITIONS);
+                conditions
+            },
+        ),
         why,
     })
 }
@@ -170,7 +231,8 @@ struct ThinMeta {
 }
 
 impl From<ThinMeta> for ObjectMeta {
-    fn from(thin: ThinMeta) -> Self {
+    fn from(mut thin: ThinMeta) -> Self {
+        thin.labels.iter_mut().for_each(|labels| labels.retain(|key, _| ROUTES.contains(&key.as_str())));
         Self {
             name: thin.name,
             namespace: thin.namespace,
@@ -329,6 +391,38 @@ mod tests {
             raw(json!({"metadata": {"name": "c", "resourceVersion": "7"}, "spec": "x".repeat(2 << 20)})
                 .to_string());
         assert_eq!(unread::<Kafka>(&text).why, "it has 2048 KiB, and no more than 1024 KiB are read");
+    }
+
+    /// Half a megabyte that would be forty when it is decoded, and be kept.
+    #[test]
+    fn an_object_that_grows_when_it_is_decoded_is_not() {
+        let largest = 512 << 10;
+        let why = |config: &str| {
+            let text = kafka(&format!(r#"{{"kafka":{{"listeners":[],"config":{{"x":{config}}}}}}}"#));
+            assert!(text.get().len() <= largest);
+            read::<Kafka>(&text, largest).unwrap().err().map(|unreadable| unreadable.why)
+        };
+        let many = |one: &str, times: usize| format!("[{}]", vec![one; times].join(","));
+        let nested = why(&many(r#"{"":0}"#, 60_000)).unwrap();
+        assert!(nested.ends_with("lists and maps, and no more than 10485 are read"), "{nested}");
+        assert!(why(&many("[]", 60_000)).is_some());
+        let flat = why(&many("0", 100_000)).unwrap();
+        assert!(flat.ends_with("entries, and no more than 52425 are read"), "{flat}");
+        // What people write is text.
+        let text = format!("\"{}\"", r#"[{,\"\\"#.repeat(60_000));
+        let complaint = why(&text).unwrap_or_default();
+        assert!(!complaint.contains("no more than"), "{complaint}");
+    }
+
+    #[test]
+    fn of_its_labels_only_those_are_kept_by_which_it_is_found() {
+        let labels: serde_json::Map<String, serde_json::Value> =
+            (0..10_000).map(|n| (format!("l{n}"), json!(""))).collect();
+        let mut labels = serde_json::Value::from(labels);
+        labels["strimzi.io/cluster"] = json!("c");
+        let text = json!({"metadata": {"name": "c", "resourceVersion": "7", "labels": labels}, "spec": 1});
+        let kept = unread::<Kafka>(&raw(text.to_string())).meta.labels.unwrap();
+        assert_eq!(kept.into_iter().collect::<Vec<_>>(), [("strimzi.io/cluster".to_owned(), "c".to_owned())]);
     }
 
     #[test]

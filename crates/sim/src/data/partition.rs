@@ -209,7 +209,7 @@ impl Partition {
     /// What Kafka says of it.
     pub(super) fn view(&self, brokers: &Brokers) -> PartitionView {
         PartitionView {
-            topic: self.topic.to_owned(),
+            topic: self.topic.into(),
             index: self.index,
             leader: self.leader,
             replicas: self.replicas.clone(),

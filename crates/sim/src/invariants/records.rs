@@ -19,7 +19,7 @@ const NEWS: u64 = 2_000;
 /// Of two operators, each may look at the pods and delete one so long after the other, in milliseconds. A lease keeps real ones from
 /// leading at once, and each asks it before every call; nothing else could tell the one what the other is about to do. Nor can it tell
 /// that a broker, cut off from the controllers and therefore counted on by nobody, came back after Kafka was asked.
-const AT_ONCE: u64 = 500;
+pub(super) const AT_ONCE: u64 = 500;
 /// A broker that began to read its logs anew so long ago is known to do so.
 const RECOVERY_IS_KNOWN: u64 = 2_000;
 
@@ -89,11 +89,19 @@ impl Sim {
         is_old && pool.is_some_and(|pool| !deletes(pool))
     }
 
-    /// Did a person say that the data of this pod may be lost?
+    /// Did a person say that the data of this pod may be lost? That they took it back in the last moment nobody can know who asked just
+    /// before.
     fn allows_loss(&self, pod: &str) -> bool {
-        let annotations = self.api.kafka().and_then(|kafka| kafka.metadata.annotations.as_ref());
-        let named = annotations.and_then(|all| all.get(ALLOW_LOSS_ANNOTATION));
-        named.is_some_and(|named| named.split(',').any(|one| one.trim() == pod))
+        let taken_back = self.watch.taken_back.as_ref();
+        let taken_back = taken_back.filter(|(at, _)| self.now < at + AT_ONCE).map(|(_, pods)| pods.clone());
+        let mut named = self.may_lose().into_iter().chain(taken_back);
+        named.any(|named| named.split(',').any(|one| one.trim() == pod))
+    }
+
+    /// The pods whose data may be lost, as a person said.
+    pub(crate) fn may_lose(&self) -> Option<String> {
+        let annotations = self.api.kafka()?.metadata.annotations.as_ref()?;
+        annotations.get(ALLOW_LOSS_ANNOTATION).cloned()
     }
 
     /// Does a node of this pod's pool go to another one, which asks for its id? Then its copies go, and come back there.

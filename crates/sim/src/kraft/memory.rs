@@ -8,7 +8,7 @@ use super::{Process, Quorum};
 /// What the others know of a node that is to be a first voter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
-    /// Nobody is there to tell.
+    /// Nobody is there to tell, or only controllers that have heard of no leader since they started.
     Nobody,
     /// Those who are there know nothing of it, and nobody leads.
     Nothing,
@@ -41,7 +41,7 @@ impl Quorum {
             Some(has_seen) if has_seen || is_registered => Memory::WasThere,
             Some(_) => Memory::New,
             None if is_registered => Memory::NoLeader,
-            None if self.processes.values().any(|one| one.controller) => Memory::Nothing,
+            None if self.processes.values().any(can_tell) => Memory::Nothing,
             None => Memory::Nobody,
         }
     }
@@ -49,7 +49,7 @@ impl Quorum {
     /// Does a controller know that another one is registered?
     fn has_heard_of(&self, process: &Process, node: NodeId) -> bool {
         let has = self.disk_of(process).map_or(0, |disk| disk.log.len());
-        process.controller && self.controllers.get(&node).is_some_and(|committed| has >= *committed)
+        can_tell(process) && self.controllers.get(&node).is_some_and(|committed| has >= *committed)
     }
 
     /// What the leader says of a voter, if somebody leads who can tell: as in [`Quorum::describe`].
@@ -58,4 +58,11 @@ impl Quorum {
         let office = leader.office.as_ref().filter(|office| office.committed > 0)?;
         Some(office.has_seen(&self.voter_of(leader)?, voter))
     }
+}
+
+/// Does a controller answer launchers? Before it has heard of a leader it does not know what of its log is agreed on, has made nothing of
+/// it, and says only that it cannot tell.
+fn can_tell(process: &Process) -> bool {
+    let leads = || process.office.as_ref().is_some_and(|office| office.committed > 0);
+    process.controller && (process.fetched.is_some() || leads())
 }

@@ -11,7 +11,7 @@ use karst_core::objects::Object;
 use karst_core::plan::{Fact, Mark, Protection, Removal, Seen};
 use karst_core::rewrites::Rewrite;
 use karst_core::rolling::{Cause, Restart};
-use karst_core::world::{PodView, Stranger, World};
+use karst_core::world::{Stranger, World};
 use karst_core::{status, strangers};
 use serde_json::Value;
 
@@ -378,17 +378,19 @@ impl Operator {
         Ok(())
     }
 
-    pub(super) fn restart(&mut self, sim: &mut Sim, restart: &Restart) -> Called<()> {
+    pub(super) fn restart(&mut self, sim: &mut Sim, world: &World, restart: &Restart) -> Called<()> {
         let pod = &restart.pod;
-        let is_same = |pod: &PodView| pod.meta.uid == restart.uid && !pod.meta.deleting;
-        if !restart.claims.is_empty() && !sim.api.pod(pod).is_some_and(|pod| is_same(pod)) {
-            return Err(End::Failed(Failure::Changed));
-        }
         let stays = |claim: &str, uid: &str| {
             sim.api.claim(claim).is_some_and(|claim| claim.meta.uid == uid && !claim.meta.deleting)
         };
         if !restart.keeps.iter().all(|(claim, uid)| stays(claim, uid)) {
             return Err(End::Failed(Failure::Changed));
+        }
+        if restart.loses_disk {
+            wishes_are_as_seen(sim, world)?;
+            if !sim.api.pod(pod).is_some_and(|pod| restart.is_still_asked_of(pod)) {
+                return Err(End::Failed(Failure::Changed));
+            }
         }
         for (claim, uid) in &restart.claims {
             self.delete_checked(sim, Kind::Claim, claim, uid, None, |sim| sim.check_emptied(claim, pod))?;

@@ -24,20 +24,26 @@ const ROLES: &str = "process.roles";
 const PATIENCE: u64 = 3_000;
 
 impl Operator {
-    pub(super) fn ask(&mut self, sim: &mut Sim, questions: &Questions, answers: &mut Answers) -> Called<()> {
+    pub(super) fn ask(
+        &mut self,
+        sim: &mut Sim,
+        world: &World,
+        questions: &Questions,
+        answers: &mut Answers,
+    ) -> Called<()> {
         self.pause(sim)?;
         if !questions.quorum.is_empty() {
-            let reached = reaches(sim, &questions.quorum);
+            let reached = reaches(sim, world, &questions.quorum);
             let said = if reached { sim.quorum.describe(&mut sim.dice) } else { None };
             answers.quorum = known_or_silent(said);
         }
         if questions.registered {
-            let reached = reaches(sim, &questions.brokers) && sim.quorum.leader().is_some();
+            let reached = reaches(sim, world, &questions.brokers) && sim.quorum.leader().is_some();
             answers.registered = known_or_silent(reached.then(|| registered(sim)));
         }
         if !questions.partitions_of.is_empty() {
             let of = questions.partitions_of.clone();
-            let found = partitions(sim, &questions.current_brokers, &of);
+            let found = partitions(sim, world, &questions.current_brokers, &of);
             answers.partitions = known_or_silent(found.map(|found| Partitions { of, found }));
         }
         for node in questions.launchers.keys() {
@@ -48,7 +54,8 @@ impl Operator {
             answers.log_dirs.insert(*node, known_or_silent(serves.then(Vec::new)));
         }
         for node in questions.settings_of_brokers.iter().chain(&questions.settings_of_controllers) {
-            let all = running_settings(sim, *node).map(|set| with_defaults(set, &questions.settings));
+            let told = running_settings(sim, *node).filter(|_| sim.accepts(*node, world));
+            let all = told.map(|set| with_defaults(set, &questions.settings));
             let all = all.map(|set| set.into_iter().chain(roles(sim, *node)).collect());
             answers.settings.insert(*node, known_or_silent(all));
         }
@@ -140,7 +147,7 @@ impl Operator {
 
 /// As the real one: the leader is asked again right before.
 fn still_changes(sim: &mut Sim, world: &World, change: &Change) -> bool {
-    let reached = reaches(sim, &world.serving_controllers());
+    let reached = reaches(sim, world, &world.serving_controllers());
     let said = if reached { sim.quorum.describe(&mut sim.dice) } else { None };
     sim.plans += 1;
     plan::still_changes(world, change, known_or_silent(said)).unwrap_or_default()
@@ -150,10 +157,10 @@ fn known_or_silent<T>(answer: Option<T>) -> Answer<T> {
     answer.map_or_else(|| Answer::Silent("no answer".to_owned()), Answer::Known)
 }
 
-/// Does any of these hosts run, and answer?
-fn reaches(sim: &mut Sim, hosts: &[String]) -> bool {
-    let is_up =
-        hosts.iter().filter_map(|host| node_at(host)).any(|node| sim.quorum.processes.contains_key(&node));
+/// Does any of these hosts run, accept the operator, and answer?
+fn reaches(sim: &mut Sim, world: &World, hosts: &[String]) -> bool {
+    let mut nodes = hosts.iter().filter_map(|host| node_at(host));
+    let is_up = nodes.any(|node| sim.quorum.processes.contains_key(&node) && sim.accepts(node, world));
     is_up && !sim.is_unanswered()
 }
 
@@ -163,9 +170,15 @@ fn node_at(host: &str) -> Option<NodeId> {
 
 /// What one of these brokers says of the partitions that have a copy on one of the nodes. It says what it knows: one that is cut off
 /// from the controllers knows only what was.
-fn partitions(sim: &mut Sim, hosts: &[String], of: &BTreeSet<NodeId>) -> Option<Vec<PartitionView>> {
+fn partitions(
+    sim: &mut Sim,
+    world: &World,
+    hosts: &[String],
+    of: &BTreeSet<NodeId>,
+) -> Option<Vec<PartitionView>> {
     let brokers: Vec<NodeId> = hosts.iter().filter_map(|host| node_at(host)).collect();
-    let serving: Vec<NodeId> = brokers.into_iter().filter(|node| sim.data.brokers.serves(*node)).collect();
+    let serves = |node: &NodeId| sim.data.brokers.serves(*node) && sim.accepts(*node, world);
+    let serving: Vec<NodeId> = brokers.into_iter().filter(serves).collect();
     let broker = *sim.data.dice.pick(&serving)?;
     if sim.is_unanswered() {
         return None;
@@ -185,7 +198,8 @@ fn launcher(sim: &mut Sim, node: NodeId) -> Option<LauncherView> {
         sim.quorum.processes.get(&node)?;
     }
     let recovery = sim.quorum.tells_of_recovery(node).then_some(Recovery { done: 0, all: 0 });
-    Some(LauncherView { recovery, awaits_leader })
+    let serves = sim.quorum.processes.get(&node).is_some_and(|process| process.serves.is_some());
+    Some(LauncherView { serves, recovery, awaits_leader })
 }
 
 /// What a node runs with: what Kafka was told stands above what its pod started with.

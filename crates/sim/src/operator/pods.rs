@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use karst_core::podset::{self, PodAction};
 use karst_core::strangers::Needy;
-use karst_core::world::{PodSetView, PodView};
+use karst_core::world::{ClaimView, PodSetView, PodView, WantedPod};
 
 use super::{Called, End, Failure, Operator, pause_after};
 use crate::invariants::Stop;
@@ -38,10 +38,10 @@ impl Operator {
             .filter_map(|item| if let Item::Pod(pod) = item { Some(Arc::clone(pod)) } else { None })
             .collect();
         let claims = self.cache.all().filter_map(|item| match item {
-            Item::Claim(claim) if claim.meta.deleting => Some(claim.meta.name.clone()),
+            Item::Claim(claim) if claim.meta.deleting => Some(Arc::clone(claim)),
             _ => None,
         });
-        let mut plan = podset::plan(&set, &pods, &claims.collect(), self.rendered.get(name));
+        let mut plan = podset::plan(&set, &pods, &claims.collect::<Vec<_>>(), self.rendered.get(name));
         let needy = Needy::of_met(&self.key, &self.strangers);
         plan.actions.retain(|action| !action.is_creation() || needy.may_start(action.pod()));
         // As the real one: pods are made only for the pod set as it is now.
@@ -50,6 +50,13 @@ impl Operator {
         if plan.actions.iter().any(PodAction::is_creation) && live != Some(identity(&set)) {
             return Err(End::Failed(Failure::Changed));
         }
+        let secrets = self.cache.all().filter_map(|item| match item {
+            Item::Secret(secret) => Some((secret.meta.name.clone(), Arc::clone(secret))),
+            _ => None,
+        });
+        let secrets = secrets.collect();
+        let actions = std::mem::take(&mut plan.actions).into_iter();
+        plan.actions = actions.map(|action| action.as_started_now(&self.key, &secrets)).collect();
         let mut failures = Vec::new();
         for action in &plan.actions {
             self.note(&mut failures, |own| own.handle_pod(sim, &set, action))?;
@@ -99,7 +106,21 @@ impl Operator {
                 })
             }
             PodAction::Replace { name, uid, version, .. } => {
-                self.delete_checked(sim, Kind::Pod, name, uid, Some(version), |sim| sim.check_replaced(name))
+                // As the real one: what only this pod keeps stays.
+                let claims = set.pods.get(name).map(WantedPod::claims).unwrap_or_default();
+                let is_kept_by_it = |claim: &ClaimView| claim.meta.deleting && claim.bound;
+                if claims.iter().any(|claim| sim.api.claim(claim).is_some_and(|one| is_kept_by_it(one))) {
+                    return Err(End::Failed(Failure::Changed));
+                }
+                let is_going = |claim: &String| {
+                    self.cache
+                        .get(Kind::Claim, claim)
+                        .is_some_and(|known| matches!(&known.item, Item::Claim(claim) if claim.meta.deleting))
+                };
+                let knows = claims.iter().any(is_going);
+                self.delete_checked(sim, Kind::Pod, name, uid, Some(version), |sim| {
+                    sim.check_replaced(name, knows);
+                })
             }
             PodAction::Adopt { .. } => Ok(()),
         }

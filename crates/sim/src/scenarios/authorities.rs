@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use karst_certs::Kind::{Clients, Cluster};
 use karst_certs::{Authority, Decision, Kind, SecretWrite, Settings};
 
-use super::Edit::{Configure, Lose, LoseTrust, Overwrite, PowerCut, Renew, Replace, Scale, Wait};
+use super::Edit::{Configure, Lose, LoseOwn, LoseTrust, Overwrite, PowerCut, Renew, Replace, Scale, Wait};
 use super::edit::Half;
 use super::{Base, CLUSTER, Scenario, Story};
 use crate::sim::{Sim, timestamp};
@@ -67,6 +67,16 @@ pub(super) fn stories() -> Vec<Scenario> {
         changed("authority-deleted-and-trust-later", Base::Combined, Lose(Cluster, Half::Both))
             .after(5_000, 60_000, LoseTrust)
             .ends(&[0, 1, 2], 3),
+        changed("authority-deleted-and-the-operators-certificate", Base::Whole, Lose(Cluster, Half::Both))
+            .and(LoseOwn)
+            .ends(&[3, 4, 5], 6),
+        changed(
+            "authority-deleted-and-the-operators-certificate-later",
+            Base::Combined,
+            Lose(Cluster, Half::Both),
+        )
+        .after(5_000, 20_000, LoseOwn)
+        .ends(&[0, 1, 2], 3),
         changed("authority-deleted-while-controllers-come", Base::Small, Lose(Cluster, Half::Both))
             .after(0, 10_000, Scale("controllers", 5))
             .ends(&[1, 2, 3, 4, 5], 6),

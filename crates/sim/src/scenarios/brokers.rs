@@ -3,9 +3,9 @@
 use karst_core::names::{NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION};
 
 use super::Edit::{
-    AddTopic, AllowLoss, Apply, Configure, Crash, CutOff, DeleteClaim, DeletePool, Down, Empty,
-    FailDirectory, KeepClaims, LoseDisk, Mark, Memory, PowerCut, Reassign, Roll, Scale, Slow, Starve, Steer,
-    Unset, Wait,
+    AddTopic, AllowLoss, Apply, Configure, Crash, CrashAnew, CutOff, DeleteClaim, DeletePool, Down, Empty,
+    FailDirectory, KeepClaims, LoseDisk, Mark, Memory, PowerCut, PullAnew, Reassign, Roll, Scale, Slow,
+    Starve, Steer, Unset, Wait,
 };
 use super::{Base, Edit, Scenario, Story};
 
@@ -31,6 +31,7 @@ pub(super) fn stories() -> Vec<Scenario> {
     all.extend(ephemeral());
     all.extend(disturbed());
     all.extend(eligible());
+    all.extend(idle());
     all
 }
 
@@ -169,6 +170,52 @@ fn disturbed() -> Vec<Scenario> {
             .then(CutOff(1, 25_000))
             .after(2_000, 15_000, Roll("brokers"))
             .then(Wait)
+            .changes_mind()
+            .ends(&[3, 4, 5], 6),
+    ]
+}
+
+/// Nothing runs in a pod, and its claim, which is full of records, is deleted: Kubernetes keeps it as long as that pod is there.
+fn idle() -> Vec<Scenario> {
+    let deleted = |story: Story, node| story.after(20_000, 30_000, DeleteClaim(node));
+    let all = |story: Story| story.and(DeleteClaim(1)).and(DeleteClaim(2));
+    vec![
+        deleted(Story::new("new-broker-crashes-then-gets-memory", Base::Whole).then(CrashAnew(0)), 0)
+            .after(7_000, 12_000, Memory("2Gi"))
+            .changes_mind()
+            .ends_stuck(&[3, 4, 5]),
+        all(deleted(
+            Story::new("new-brokers-crash-then-get-memory", Base::Whole)
+                .then(CrashAnew(0))
+                .and(CrashAnew(1))
+                .and(CrashAnew(2)),
+            0,
+        ))
+        .after(7_000, 12_000, Memory("2Gi"))
+        .changes_mind()
+        .ends_stuck(&[3, 4, 5]),
+        deleted(Story::new("new-broker-has-no-image", Base::Whole).then(PullAnew(0)), 0)
+            .ends_stuck(&[3, 4, 5]),
+        all(deleted(
+            Story::new("new-brokers-have-no-image", Base::Whole)
+                .then(PullAnew(0))
+                .and(PullAnew(1))
+                .and(PullAnew(2)),
+            0,
+        ))
+        .ends_stuck(&[3, 4, 5]),
+        deleted(Story::new("new-broker-has-no-image-and-may-be-lost", Base::Whole).then(PullAnew(0)), 0)
+            .after(7_000, 12_000, AllowLoss("c-brokers-0"))
+            .ends(&[3, 4, 5], 6),
+        deleted(Story::new("new-broker-has-no-image-and-no-partitions", Base::Spare).then(PullAnew(3)), 3)
+            .ends(&[4], 5),
+        // A voter that is away leaves when it has been away for long.
+        deleted(Story::new("new-controller-has-no-image", Base::Small).then(PullAnew(2)), 2)
+            .after(70_000, 90_000, Wait)
+            .ends(&[1, 2, 3], 4),
+        Story::new("emptied-and-taken-back", Base::Whole)
+            .then(Apply(&[AllowLoss("c-brokers-0"), Empty(0)]))
+            .after(0, 3_000, AllowLoss(""))
             .changes_mind()
             .ends(&[3, 4, 5], 6),
     ]

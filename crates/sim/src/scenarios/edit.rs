@@ -9,11 +9,12 @@ use karst_certs::{Kind as Authority, authority};
 use karst_core::ids::NodeId;
 use karst_core::names::{
     ALLOW_LOSS_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, MANUAL_ROLL_ANNOTATION, MIGRATION_ANNOTATION,
-    NODE_POOLS_ANNOTATION, PAUSE_ANNOTATION, RESTORE_ANNOTATION, node_of_pod, trust_secret,
+    NODE_POOLS_ANNOTATION, PAUSE_ANNOTATION, RESTORE_ANNOTATION, node_of_pod, operator_secret, trust_secret,
 };
 
 use super::{CLUSTER, authorities, disks, disposable, kafka, pool};
 use crate::data::RECORDS;
+use crate::kubelet::Fails;
 use crate::kubernetes::{Kind, PolicyEngine};
 use crate::sim::Sim;
 
@@ -81,6 +82,8 @@ pub enum Edit {
     Overwrite(Authority, Half),
     /// Somebody deletes the Secret of what nodes trust.
     LoseTrust,
+    /// Somebody deletes the operator's own certificate.
+    LoseOwn,
     /// Nothing, but time passes.
     Wait,
     /// All of these at once, as one file is applied.
@@ -89,7 +92,7 @@ pub enum Edit {
     KeepClaims(&'static str),
     /// Asks for so much memory for all nodes.
     Memory(&'static str),
-    /// A person says that the data of these pods may be lost.
+    /// A person says that the data of these pods may be lost. With no pods they take back what they said.
     AllowLoss(&'static str),
     /// Asks for a restart of one pod.
     Mark(i32),
@@ -115,6 +118,10 @@ pub enum Edit {
     TakeBack(&'static str),
     /// All nodes have too little memory: as they are made now, they die whenever they start.
     Starve,
+    /// A pod is made anew, and what is in the new one dies whenever it starts.
+    CrashAnew(i32),
+    /// A pod is made anew, and the image of the new one cannot be had.
+    PullAnew(i32),
     /// From now on a policy changes budgets, network policies and services.
     Enforce(PolicyEngine),
 }
@@ -176,7 +183,14 @@ impl Edit {
                 | Self::CutOff(..)
                 | Self::FailDirectory(_)
                 | Self::Starve
+                | Self::CrashAnew(_)
+                | Self::PullAnew(_)
         )
+    }
+
+    /// Is something taken back that a user allowed?
+    pub(crate) fn takes_back(&self) -> bool {
+        matches!(self, Self::AllowLoss(""))
     }
 
     /// Can it be done in the simulated world only?
@@ -191,6 +205,7 @@ impl Edit {
                 | Self::Lose(..)
                 | Self::Overwrite(..)
                 | Self::LoseTrust
+                | Self::LoseOwn
                 | Self::Memory(_)
                 | Self::Mark(_)
                 | Self::DeleteClaim(_)
@@ -204,6 +219,8 @@ impl Edit {
                 | Self::GiveAway(_)
                 | Self::TakeBack(_)
                 | Self::Starve
+                | Self::CrashAnew(_)
+                | Self::PullAnew(_)
                 | Self::Enforce(_)
         )
     }
@@ -347,6 +364,8 @@ impl Edit {
                     sim.kubelet.starve(&pod, sim.now, &mut sim.api, &mut sim.quorum);
                 }
             }
+            Self::CrashAnew(node) => fail_anew(sim, *node, Fails::Crashes),
+            Self::PullAnew(node) => fail_anew(sim, *node, Fails::Waits),
             Self::Crash(node) | Self::Answer(node) => crash(sim, *node, None),
             Self::Down(node, millis) => crash(sim, *node, Some(*millis)),
             Self::Full(millis) => sim.kubelet.full_until = sim.now + millis,
@@ -377,6 +396,7 @@ impl Edit {
             Self::GiveAway(pool) => sim.api.give_away_pool(pool),
             Self::TakeBack(pool) => sim.api.take_back_pool(pool),
             Self::LoseTrust => sim.api.delete_secret(&trust_secret(CLUSTER)),
+            Self::LoseOwn => sim.api.delete_secret(&operator_secret(CLUSTER)),
             Self::Enforce(engine) => sim.api.engine = *engine,
             Self::Wait => {}
             of_kafka => {
@@ -421,6 +441,11 @@ fn delete_pod(sim: &mut Sim, node: i32) {
     let Some(uid) = sim.api.pod(&name).map(|pod| pod.meta.uid.clone()) else { return };
     // It was just seen.
     let _ = sim.api.delete(Kind::Pod, &name, &uid, None);
+}
+
+fn fail_anew(sim: &mut Sim, node: i32, fails: Fails) {
+    sim.kubelet.next_fails.insert(NodeId(node), fails);
+    delete_pod(sim, node);
 }
 
 fn crash(sim: &mut Sim, node: i32, down: Option<u64>) {

@@ -1,6 +1,10 @@
 //! The Secrets of an authority are deleted, overwritten, and edited in halves: at every step everybody trusts everybody.
 
+use std::time::Duration;
+
 use super::*;
+use karst_core::ids::NodeId;
+use karst_core::world::PartitionView;
 
 /// The certificate of an authority that is published as the newest.
 fn newest(world: &World) -> Certificate {
@@ -63,6 +67,89 @@ fn deleted_secrets_of_the_authority_are_a_new_key_and_everybody_trusts_everybody
         life.world.secrets.remove(CLUSTER_CA_CERT);
         life.comes_over_to_the_new_key(&before);
         assert_eq!(entries(&life.world, CLUSTER_CA_CERT), ["ca.crt", "ca.p12", "ca.password"]);
+    }
+}
+
+impl Life {
+    /// Does everybody who runs accept what the operator shows?
+    fn is_heard(&self) -> bool {
+        let own = "my-cluster-cluster-operator-certs".to_owned();
+        let shown = self.world.secrets.get(&stand_in(&self.world).unwrap_or(own));
+        let Some(shown) = shown.and_then(|secret| secret.stored()) else { return false };
+        self.loaded
+            .values()
+            .all(|loaded| loaded.trust.iter().any(|one| self.is_signed(shown.certificate(), one)))
+    }
+}
+
+/// The operator's own certificate goes with the authority, and nobody who runs trusts the next one. Kafka answers only who shows what it
+/// accepts, and without its word nobody restarts.
+#[test]
+fn an_operator_that_loses_its_certificate_with_the_authority_shows_that_of_a_node() {
+    let mut life = Life::begin(quickstart());
+    life.restarts.clear();
+    assert_eq!(stand_in(&life.world), None, "its own is as good as any");
+    let before = newest(&life.world);
+    for secret in [CLUSTER_CA, CLUSTER_CA_CERT, "my-cluster-cluster-operator-certs"] {
+        life.world.secrets.remove(secret);
+    }
+    let mut told = Vec::new();
+    for _ in 0..300 {
+        life.kafka.is_silent = !life.is_heard();
+        let goes_on = life.one_step();
+        told.extend(conditions(&life.world, "Warning"));
+        if !goes_on {
+            break;
+        }
+    }
+    assert!(!life.kafka.is_silent);
+    let told = told.iter().find(|(_, reason, _)| reason == "OperatorCertificateUnknown").expect("a warning");
+    assert!(told.2.contains("it shows Kafka that of pod my-cluster-brokers-0"), "{told:?}");
+    let causes = stale(&life.restarts);
+    assert_eq!(causes.len(), 12, "{causes:?}");
+    assert!(causes[..6].iter().all(|cause| **cause == Cause::Certificates(Stale::Trust)), "{causes:?}");
+    assert_ne!(newest(&life.world).authority_id(), before.authority_id());
+    life.all_show_the_newest();
+    assert_eq!(stand_in(&life.world), None, "it has one of its own again");
+    assert_eq!(conditions(&life.world, "Warning"), []);
+}
+
+#[test]
+fn what_a_node_shows_is_shown_once_it_was_read() {
+    let mut world = converged();
+    let own = operator_side(&world).expect("its own").chain.to_vec();
+    let secret = world.secrets.remove("my-cluster-cluster-operator-certs").unwrap();
+    let node = stand_in(&world).expect("a node");
+    assert!(operator_side(&world).is_none());
+    let files = [("crt", b"chain"), ("key", b"a key")];
+    let files = files.map(|(entry, text)| (format!("{node}.{entry}"), text.to_vec()));
+    world.referenced.insert(node, Reference::Found(Arc::new(Files(files.into()))));
+    let side = operator_side(&world).expect("that of the node");
+    assert_eq!((side.chain, side.key), (&b"chain"[..], &b"a key"[..]));
+    assert!(side.trust.contains("BEGIN CERTIFICATE") && !format!("{side:?}").contains("a key"));
+    // Its own goes before that again as soon as it is there.
+    world.secrets.insert("my-cluster-cluster-operator-certs".into(), secret);
+    assert_eq!(operator_side(&world).expect("its own").chain, own);
+}
+
+/// The certificates of all nodes went, too: nobody has anything to show that those who run accept.
+#[test]
+fn an_operator_to_whom_nobody_can_lend_a_certificate_says_what_to_do() {
+    let mut life = Life::begin(quickstart());
+    let lost = |name: &String| name != "my-cluster-trustbundle";
+    life.world.secrets.retain(|name, _| !lost(name));
+    life.kafka.is_silent = true;
+    let uids = |life: &Life| life.world.pods.values().map(|pod| pod.meta.uid.clone()).collect::<Vec<_>>();
+    let before = uids(&life);
+    for _ in 0..12 {
+        step(&mut life.world, &mut life.kafka, &[]);
+    }
+    assert_eq!(uids(&life), before);
+    let warnings = conditions(&life.world, "Warning");
+    let told = warnings.iter().find(|(_, reason, _)| reason == "OperatorCertificateUnknown");
+    let told = &told.unwrap_or_else(|| panic!("{warnings:?}")).2;
+    for part in ["Kafka does not answer it", "from a backup", "delete all pods at once", "ephemeral"] {
+        assert!(told.contains(part), "{part}: {told}");
     }
 }
 
@@ -244,6 +331,21 @@ fn a_node_that_comes_while_a_new_authority_is_learnt_gets_its_certificate_afterw
     life.all_show_the_newest();
 }
 
+/// Disks that go with their pods: each controller leaves the quorum before its restart, and waits for nobody who waits for it.
+#[test]
+fn controllers_on_ephemeral_disks_learn_a_new_authority_while_others_are_to_come() {
+    let mut world = quickstart();
+    edit_pool(&mut world, "controllers", |pool| pool.spec.storage = karst_api::Storage::ephemeral());
+    let mut life = Life::begin(world);
+    life.restarts.clear();
+    life.world.secrets.remove(CLUSTER_CA);
+    life.world.secrets.remove(CLUSTER_CA_CERT);
+    edit_pool(&mut life.world, "controllers", |pool| pool.spec.replicas = 5);
+    life.pass(days(1));
+    assert_eq!((life.world.pods.len(), life.kafka.voters.len()), (8, 5));
+    life.all_show_the_newest();
+}
+
 /// The certificate of a node is deleted with the authority: it starts again when the others trust the new one.
 #[test]
 fn a_node_that_lost_its_certificate_with_the_authority_comes_over_last() {
@@ -356,4 +458,77 @@ fn secrets_of_another_world_restart_nobody_who_serves() {
     assert_eq!(uids(&life), before);
     let warnings = conditions(&life.world, "Warning");
     assert!(warnings.iter().any(|(_, reason, _)| reason == "CertificateAuthorityLost"), "{warnings:?}");
+}
+
+/// The authority is lost, and with it the certificates of some nodes, which start only when all others trust the next one. Returns the
+/// restarts of the others, while Kafka says this.
+fn restarts_while_waiting(
+    waiting: &[&str],
+    partitions: &[PartitionView],
+    say: impl Fn(&mut World),
+) -> Vec<Restart> {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    for secret in [CLUSTER_CA, CLUSTER_CA_CERT].iter().chain(waiting) {
+        world.secrets.remove(*secret).unwrap();
+    }
+    let mut restarts: Vec<Restart> = Vec::new();
+    for _ in 0..80 {
+        for pod in waiting {
+            edit_pod(&mut world, pod, |pod| pod.ready = false);
+        }
+        say(&mut world);
+        let plan = plan(&world).unwrap();
+        if !plan.questions.is_empty() {
+            kafka.answer(&mut world, partitions, &plan.questions);
+            continue;
+        }
+        restarts.extend(plan.restarts.iter().cloned());
+        if plan.restarts.iter().any(|restart| waiting.contains(&restart.pod.as_str())) {
+            break;
+        }
+        carry_out(&mut world, plan);
+        world.answers = Answers::default();
+        run_pods(&mut world, true);
+    }
+    restarts
+}
+
+/// It is done all the same: they would wait for ever. But what takes no writes meanwhile is named.
+#[test]
+fn a_restart_that_lets_others_start_names_the_partitions_that_take_no_writes_meanwhile() {
+    let partitions =
+        [partition("orders", &[0, 1, 2], &[1, 2], 2), partition("bills", &[0, 1, 2], &[1, 2], 1)];
+    let restarts = restarts_while_waiting(&["my-cluster-brokers-0"], &partitions, |_| {});
+    let of = |pod: &str| restarts.iter().find(|restart| restart.pod == pod).expect(pod);
+    assert_eq!(of("my-cluster-brokers-1").exposed.as_deref(), Some("orders-0"));
+    assert!(restarts.iter().all(|restart| restart.leaderless.is_none()), "{restarts:?}");
+}
+
+#[test]
+fn a_restart_that_lets_others_start_says_that_too_few_voters_are_left() {
+    let restarts = restarts_while_waiting(&["my-cluster-controllers-5"], &[], |_| {});
+    let [first, ..] = restarts.as_slice() else { panic!("nothing restarts") };
+    assert_eq!(first.pod, "my-cluster-controllers-4", "the leader is last");
+    let said = first.leaderless.as_deref().unwrap_or_default();
+    assert!(said.contains("1 of 3 controllers are left") && said.contains("certificate (5)"), "{said}");
+}
+
+/// Only a container beside it fails. It votes, and counts as any other.
+#[test]
+fn a_node_whose_kafka_runs_waits_for_nobody() {
+    let pod = "my-cluster-controllers-5";
+    let restarts = restarts_while_waiting(&[pod], &[], |world| {
+        edit_pod(world, pod, |pod| pod.kafka_ready = true);
+        let Answer::Known(quorum) = &mut world.answers.quorum else { return };
+        for voter in &mut quorum.voters {
+            voter.takes_part = true;
+            voter.behind = Some(Duration::from_secs(if voter.node == NodeId(4) { 9 } else { 0 }));
+        }
+    });
+    let pods: Vec<_> = restarts.iter().map(|restart| restart.pod.as_str()).collect();
+    assert!(
+        !pods.contains(&"my-cluster-controllers-3"),
+        "one would be left that is up and caught up: {pods:?}"
+    );
 }

@@ -47,7 +47,7 @@ fn a_typo_in_the_certificate_of_a_listener_closes_nothing() {
     let mut world = serving(encrypted());
     let (certificate, key) = leaf(&world, "first");
     let files = [("cert.pem".to_owned(), certificate.clone()), ("key.pem".to_owned(), key.clone())];
-    for reference in [Reference::Missing, Reference::Found(Files(files.into()))] {
+    for reference in [Reference::Missing, Reference::Found(Files(files.into()).into())] {
         set_listeners(&mut world, own());
         world.referenced.insert("mine".into(), reference);
         assert_eq!(restarted(&mut world), Vec::<String>::new());
@@ -275,6 +275,41 @@ fn a_type_that_is_not_supported_closes_nothing() {
     }
 }
 
+/// Load balancers may lose their addresses for a moment. What brokers told their clients says what the listener is.
+#[test]
+fn a_listener_that_is_kept_stays_what_it_is_though_its_services_change() {
+    let chosen = json!({"brokers": [{"broker": 0, "advertisedHost": "broker-0.example.com"}]});
+    for (from, configuration) in
+        [("loadbalancer", json!({})), ("loadbalancer", chosen.clone()), ("nodeport", chosen)]
+    {
+        let mut listeners = out(from);
+        listeners[1]["configuration"] = configuration.clone();
+        let mut world = serving(listeners);
+        let services: Vec<_> = (0..3).map(|index| format!("my-cluster-brokers-out-{index}")).collect();
+        for name in services.iter().filter(|_| from == "loadbalancer") {
+            give_address(&mut world, name, "10.0.0.1");
+        }
+        converge(&mut world);
+        let before = BROKERS.map(|broker| told(&world, broker));
+        assert!(before.iter().all(Option::is_some), "{before:?}");
+        let mut listeners = out("route");
+        listeners[1]["configuration"] = configuration;
+        set_listeners(&mut world, listeners);
+        converge(&mut world);
+        for name in &services {
+            let service = Arc::make_mut(world.services.get_mut(name).unwrap());
+            match from {
+                "loadbalancer" => service.addresses.clear(),
+                _ => service.addresses = vec!["10.0.0.9".into()],
+            }
+        }
+        assert_eq!(restarted(&mut world), Vec::<String>::new(), "{from}");
+        assert_eq!(BROKERS.map(|broker| told(&world, broker)), before);
+        let said = warnings(&world, "ListenerKept");
+        assert!(said[0].contains(&format!("stays as it is ({from})")), "{said:?}");
+    }
+}
+
 #[test]
 fn the_order_of_listeners_and_of_super_users_restarts_nobody() {
     let three = |order: [usize; 3]| {
@@ -358,4 +393,164 @@ fn the_end_of_a_certificate_of_the_users_is_announced_and_told() {
     }
     world.now = end + SignedDuration::from_hours(1);
     assert!(said(&world)[0].contains("ended at"), "{:?}", said(&world));
+}
+
+/// The services by which clients reach the listener `out`.
+fn doors(world: &World) -> BTreeMap<String, Arc<karst_core::world::ServiceView>> {
+    let ours = |service: &karst_core::world::ServiceView| {
+        service.meta.labels.get(LISTENER_LABEL).is_some_and(|name| name == "out")
+    };
+    world
+        .services
+        .iter()
+        .filter(|(_, one)| ours(one))
+        .map(|(name, one)| (name.clone(), one.clone()))
+        .collect()
+}
+
+/// A cluster in which clients come in by this type of listener.
+fn entered_by(type_: &str) -> World {
+    let mut world = serving(out(type_));
+    if type_ == "loadbalancer" {
+        for (index, name) in doors(&world).into_keys().enumerate() {
+            give_address(&mut world, &name, &format!("10.0.0.{index}"));
+        }
+        converge(&mut world);
+    }
+    assert!(told(&world, BROKERS[0]).is_some());
+    world
+}
+
+/// The brokers that run since before.
+fn of_before<'a>(world: &'a World, before: &'a World) -> impl Iterator<Item = &'static str> + 'a {
+    let uid = |world: &World, pod: &str| world.pods.get(pod).map(|pod| pod.meta.uid.clone());
+    BROKERS.into_iter().filter(move |pod| uid(world, pod).is_some() && uid(world, pod) == uid(before, pod))
+}
+
+#[test]
+fn a_port_stays_open_until_no_broker_sends_clients_there() {
+    for (from, to) in [
+        ("loadbalancer", "internal"),
+        ("loadbalancer", "cluster-ip"),
+        ("loadbalancer", "nodeport"),
+        ("nodeport", "internal"),
+        ("nodeport", "cluster-ip"),
+        ("cluster-ip", "internal"),
+    ] {
+        let mut world = entered_by(from);
+        let before = world.clone();
+        set_listeners(&mut world, out(to));
+        let mut kafka = Kafka::formed(&world);
+        let mut halfway = 0;
+        let mut rounds = 0;
+        while step(&mut world, &mut kafka, &[]) {
+            let left = of_before(&world, &before).count();
+            if left > 0 {
+                assert_eq!(
+                    doors(&world),
+                    doors(&before),
+                    "{from} to {to}: {left} brokers send clients there"
+                );
+                halfway += usize::from(left < 3);
+            }
+            rounds += 1;
+            assert!(rounds < 120, "{from} to {to}: it does not come to rest");
+        }
+        assert!(halfway > 0, "{from} to {to}: the brokers did not restart one after the other");
+        assert_eq!(of_before(&world, &before).count(), 0, "{from} to {to}");
+        // Then it is what was asked for.
+        assert_ne!(doors(&world), doors(&before), "{from} to {to}");
+        assert_eq!(doors(&world).is_empty(), to == "internal", "{from} to {to}");
+        assert_eq!(doors(&world).values().all(|door| door.node_port.is_none()), to != "nodeport");
+        assert_eq!(decide(&world).progress, Some(Progress::Ready), "{from} to {to}");
+    }
+}
+
+#[test]
+fn a_port_stays_open_while_the_restarts_are_held() {
+    let mut world = entered_by("loadbalancer");
+    let before = world.clone();
+    set_listeners(&mut world, out("internal"));
+    // Another broker is away: nobody restarts, whatever is written.
+    edit_pod(&mut world, BROKERS[2], |pod| {
+        pod.ready = false;
+        pod.kafka_ready = false;
+        pod.since = None;
+    });
+    for _ in 0..20 {
+        let mut next = decide(&world);
+        next.restarts.clear();
+        carry_out(&mut world, next);
+        assert_eq!(doors(&world), doors(&before));
+    }
+    assert!(
+        told(&world, BROKERS[0]).is_some_and(|told| told.contains("kafka-brokers")),
+        "settings are written"
+    );
+}
+
+/// The operator dies after it wrote the settings of the brokers, and before it wrote their pods' descriptions.
+#[test]
+fn a_port_stays_open_when_only_the_settings_are_written() {
+    for to in ["internal", "nodeport", "cluster-ip"] {
+        let mut world = entered_by("loadbalancer");
+        let before = world.clone();
+        set_listeners(&mut world, out(to));
+        let mut changed = false;
+        for _ in 0..20 {
+            let mut next = decide(&world);
+            changed |= next.objects.iter().any(|one| matches!(one, Object::PodSet(_)));
+            next.objects.retain(|one| !matches!(one, Object::PodSet(_)));
+            next.restarts.clear();
+            carry_out(&mut world, next);
+            assert_eq!(doors(&world), doors(&before), "{to}");
+        }
+        assert!(changed, "no description of a pod was to be written");
+    }
+}
+
+#[test]
+fn a_broker_of_a_pool_that_cannot_be_read_is_reached_as_it_was() {
+    let mut world = entered_by("loadbalancer");
+    let before = world.clone();
+    edit_pool(&mut world, "brokers", |pool| pool.spec.replicas = -1);
+    set_listeners(&mut world, out("internal"));
+    converge(&mut world);
+    assert_eq!(of_before(&world, &before).count(), 3);
+    assert_eq!(doors(&world), doors(&before));
+}
+
+#[test]
+fn a_broker_that_is_added_meanwhile_gets_a_service_and_one_that_goes_loses_its_own() {
+    let mut world = entered_by("loadbalancer");
+    set_listeners(&mut world, out("cluster-ip"));
+    edit_pool(&mut world, "brokers", |pool| pool.spec.replicas = 4);
+    for _ in 0..20 {
+        let mut next = decide(&world);
+        next.restarts.clear();
+        carry_out(&mut world, next);
+    }
+    let open = |world: &World| doors(world).values().filter(|door| door.node_port.is_some()).count();
+    assert_eq!((doors(&world).len(), open(&world)), (5, 4));
+    edit_pool(&mut world, "brokers", |pool| pool.spec.replicas = 3);
+    converge(&mut world);
+    assert_eq!((doors(&world).len(), open(&world)), (4, 0));
+}
+
+/// Both have one name, and the ports come only with the second.
+#[test]
+fn a_load_balancer_without_ports_of_nodes_gives_way_to_these() {
+    let mut listeners = out("loadbalancer");
+    listeners[1]["configuration"] = json!({"allocateLoadBalancerNodePorts": false});
+    let mut world = serving(listeners);
+    for (index, name) in doors(&world).into_keys().enumerate() {
+        give_address(&mut world, &name, &format!("10.0.0.{index}"));
+    }
+    converge(&mut world);
+    for name in doors(&world).into_keys() {
+        Arc::make_mut(world.services.get_mut(&name).unwrap()).node_port = None;
+    }
+    set_listeners(&mut world, out("nodeport"));
+    assert_eq!(restarted(&mut world), BROKERS);
+    assert!(told(&world, BROKERS[0]).is_some_and(|told| told.starts_with("@node-ip@:")));
 }

@@ -11,12 +11,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use karst_certs::SecretWrite;
-use karst_core::certificates::{Issue, secret_object};
+use karst_core::certificates::{Issue, secret_object, started_now};
 use karst_core::dynamic::{self, RunningSetting, SettingChange, Source};
 use karst_core::ids::{DirectoryId, Entropy, NodeId};
 use karst_core::membership::{Change, Voter};
 use karst_core::names::{
-    ClusterKey, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, RACK_ANNOTATION, STARTED_WITH_ANNOTATION, node_of_pod,
+    ClusterKey, EMPTIED_ANNOTATION, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, RACK_ANNOTATION,
+    STARTED_WITH_ANNOTATION, node_of_pod,
 };
 use karst_core::objects::{Object, service_digest};
 use karst_core::plan::{Deed, Fact, Plan, Protection, Questions, Removal, plan};
@@ -66,6 +67,7 @@ pub(crate) fn world(yaml: &str) -> World {
         pod_sets: BTreeMap::new(),
         taken: BTreeMap::new(),
         pods: BTreeMap::new(),
+        absent: BTreeMap::new(),
         config_maps: BTreeMap::new(),
         services: BTreeMap::new(),
         service_accounts: BTreeMap::new(),
@@ -75,6 +77,7 @@ pub(crate) fn world(yaml: &str) -> World {
         secrets: BTreeMap::new(),
         references,
         unreadable: None,
+        strays: Vec::new(),
         answers: Answers::default(),
         troubles: Vec::new(),
         checked_settings: BTreeMap::new(),
@@ -238,6 +241,10 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
     }
     for restart in &plan.restarts {
         world.pods.remove(&restart.pod);
+        for (claim, _) in plan.emptied.get(&restart.uid).into_iter().flatten() {
+            let claim = Arc::make_mut(world.claims.get_mut(claim).expect("a claim"));
+            claim.meta.annotations.insert(EMPTIED_ANNOTATION.into(), restart.uid.clone());
+        }
         for (claim, _) in &restart.claims {
             world.claims.remove(claim);
         }
@@ -458,7 +465,8 @@ pub(crate) fn run_pods(world: &mut World, ready: bool) {
     }
     let wanted: Vec<_> = world.pod_sets.values().flat_map(|set| set.pods.clone()).collect();
     for (name, pod) in wanted {
-        let value: Value = serde_json::from_str(&pod.json).unwrap();
+        let json = started_now(&world.key, &world.secrets, &name, &pod.json);
+        let value: Value = serde_json::from_str(&json).unwrap();
         let metadata: ObjectMeta = serde_json::from_value(value["metadata"].clone()).unwrap();
         let running = world
             .pods
@@ -682,7 +690,10 @@ impl Kafka {
         let of = &questions.partitions_of;
         if !of.is_empty() {
             let found = partitions.iter().filter(|partition| !partition.replicas.is_disjoint(of)).cloned();
-            world.answers.partitions = Answer::Known(Partitions { of: of.clone(), found: found.collect() });
+            world.answers.partitions = match self.is_silent {
+                true => Answer::Silent("no answer".into()),
+                false => Answer::Known(Partitions { of: of.clone(), found: found.collect() }),
+            };
         }
         for node in &questions.log_dirs_of {
             let dirs = self.log_dirs.get(node).cloned().unwrap_or_default();

@@ -131,7 +131,7 @@ fn of_two_topics_one_does_not_exist() {
 }
 
 fn held(directory: &LogDir) -> Vec<(&str, i32)> {
-    directory.replicas.iter().map(|replica| (replica.topic.as_str(), replica.partition)).collect()
+    directory.replicas.iter().map(|replica| (&*replica.topic, replica.partition)).collect()
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_reassignment_tells_who_comes_and_who_goes() {
     assert_eq!(
         ongoing,
         [Reassignment {
-            topic: "moving".to_owned(),
+            topic: "moving".into(),
             partition: 1,
             replicas: vec![NodeId(12), NodeId(11)],
             adding: vec![NodeId(12)],
