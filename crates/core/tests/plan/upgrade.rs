@@ -267,6 +267,8 @@ fn of_thousands_of_brokers_that_are_gone_a_few_are_unregistered_at_a_time() {
     kafka.registered.extend((1_000..11_000).map(NodeId));
     world.answers.quorum = kafka.quorum(&world);
     world.answers.registered = kafka.registered(&world);
+    let all = (0..11_000).map(NodeId).collect();
+    world.answers.partitions = Answer::Known(Partitions { of: all, found: Vec::new() });
     let of = |nodes: &[i32]| nodes.iter().map(|node| Deed::Unregister(NodeId(*node))).collect::<Vec<_>>();
     let until = Timestamp::from_second(world.now.as_second() + 3).unwrap();
     let trouble = |node: i32| Trouble { deed: of(&[node]).remove(0), why: "no".into(), until, failures: 1 };

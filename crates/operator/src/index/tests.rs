@@ -285,14 +285,14 @@ fn an_object_whose_view_panics_is_named_and_others_are_read() {
         [("c", "broken"), ("c", "fine"), ("other", "fine too")].map(|(of, name)| Fragile::new(of, name));
     list(&index, &mut feed, 8, objects.into());
     let (snapshot, other) = (index.snapshot(&key("c")), index.snapshot(&key("other")));
-    let [broken] = &snapshot.unreadable[..] else { panic!("{:?}", snapshot.unreadable) };
+    let [broken] = &snapshot.strays[..] else { panic!("{:?}", snapshot.strays) };
     let meta = &broken.meta;
     assert_eq!((broken.kind.as_str(), meta.name.as_deref()), ("Fragile", Some("broken")));
     assert_eq!((meta.uid.as_deref(), meta.resource_version.as_deref()), (Some("1"), Some("7")));
     assert!(broken.why.starts_with("an internal error at "), "{}", broken.why);
     assert!(snapshot.budgets.contains_key("fine") && other.budgets.contains_key("fine too"));
-    assert!(other.unreadable.is_empty());
+    assert!(snapshot.unreadable.is_empty() && other.strays.is_empty());
     // An answer of the API server is read in the same way.
     index.answer(Fragile::at("c", "broken", 9));
-    assert_eq!(index.snapshot(&key("c")).unreadable[0].meta.resource_version.as_deref(), Some("9"));
+    assert_eq!(index.snapshot(&key("c")).strays[0].meta.resource_version.as_deref(), Some("9"));
 }

@@ -348,7 +348,8 @@ async fn the_pods_of_a_pod_set_are_made_a_few_at_once() {
     let pods: Vec<_> = (0..50)
         .map(|node| {
             let name = format!("healthy-nodes-{node}");
-            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "myproject"}, "spec": {"containers": []}})
+            json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []},
+                "metadata": {"name": name, "namespace": "myproject", "annotations": {"strimzi.io/revision": "1"}}})
         })
         .collect();
     let set = json!({
