@@ -362,6 +362,61 @@ fn a_node_that_lost_its_certificate_with_the_authority_comes_over_last() {
     assert!(first("my-cluster-brokers-2") < first("my-cluster-brokers-0"), "{restarts:?}");
 }
 
+/// The same, and nobody but that node has all of some partition: the others restart one after the other, for it cannot start before.
+#[test]
+fn what_a_broker_without_a_certificate_has_does_not_hold_the_restarts_that_it_waits_for() {
+    const LONELY: &str = "my-cluster-brokers-0";
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    world.now += days(1);
+    for secret in [CLUSTER_CA, CLUSTER_CA_CERT, LONELY] {
+        world.secrets.remove(secret);
+    }
+    let lacks = |world: &World| !world.secrets.contains_key(LONELY);
+    let rest = |world: &mut World| {
+        edit_pod(world, LONELY, |pod| {
+            pod.ready = false;
+            pod.kafka_ready = false;
+        });
+    };
+    rest(&mut world);
+    // One that only it could lead, with a copy at each other that is behind; and one that has no copy elsewhere.
+    let without_leader =
+        |topic: &str, replicas: &[i32]| PartitionView { leader: None, ..partition(topic, replicas, &[0], 1) };
+    let partitions = [without_leader("shared", &[0, 1, 2]), without_leader("alone", &[0])];
+    let mut restarted = Vec::new();
+    let mut rounds = 0;
+    while lacks(&world) {
+        let next = plan(&world).unwrap();
+        if next.questions.is_empty() {
+            assert!(next.restarts.len() <= 1, "two at a time: {:?}", next.restarts);
+            restarted.extend(next.restarts);
+        }
+        let goes_on = step(&mut world, &mut kafka, &partitions);
+        if lacks(&world) {
+            assert!(goes_on, "it waits for ever, after {restarted:?}: {:?}", conditions(&world, "Warning"));
+            rest(&mut world);
+        }
+        rounds += 1;
+        assert!(rounds < 200, "it does not get its certificate, after {restarted:?}");
+    }
+    let pods: Vec<_> = restarted.iter().map(|restart| restart.pod.as_str()).collect();
+    assert_eq!(pods.len(), 5, "{pods:?}");
+    assert!(!pods.contains(&LONELY), "{pods:?}");
+    let causes = stale(&restarted);
+    assert!(causes.iter().all(|cause| **cause == Cause::Certificates(Stale::Trust)), "{causes:?}");
+    // With its certificate it counts again: a partition without a leader holds what nobody waits for.
+    for _ in 0..30 {
+        let next = plan(&world).unwrap();
+        let held =
+            |restart: &Restart| ["my-cluster-brokers-1", "my-cluster-brokers-2"].contains(&&*restart.pod);
+        assert!(!next.restarts.iter().any(held), "{:?}", next.restarts);
+        step(&mut world, &mut kafka, &partitions);
+    }
+    let warnings = conditions(&world, "Warning");
+    assert!(warnings.iter().any(|(_, _, message)| message.contains("shared-0")), "{warnings:?}");
+}
+
 /// As an earlier Karst left it: every Secret is of a new authority, and no process has read any of that.
 #[test]
 fn nodes_of_two_worlds_that_do_not_serve_start_again_together() {
