@@ -231,7 +231,7 @@ impl Passes {
                     outcome_of_certificates.unwrap_or_else(|| self.not_before_asked_again(key, outcome));
                 return if certificates.is_partial { outcome.no_later_than(MORE_KEYS) } else { outcome };
             }
-            match self.make_durable(&world, plan, &mut certificates, place).await {
+            match Box::pin(self.make_durable(&world, plan, &mut certificates, place)).await {
                 Ok(()) => {}
                 Err(failure) => return self.failed(key, &[failure]),
             }
@@ -277,7 +277,7 @@ impl Passes {
         let answers = &mut asking.answers;
         let kafka = Box::pin(async {
             let began = Instant::now();
-            ask::ask(&self.clients, &self.terms, world, questions, &silences, answers).await;
+            Box::pin(ask::ask(&self.clients, &self.terms, world, questions, &silences, answers)).await;
             self.silences.took(&world.key, began.elapsed());
         });
         let all = async { futures::join!(self.hands.racks(&questions.machines), kafka) };
@@ -921,7 +921,7 @@ fn wait_for_strangers(
 impl Job for Passes {
     async fn work(&self, work: &Work, place: &Place) -> Outcome {
         match work {
-            Work::Cluster(key) => self.cluster(key, place).await,
+            Work::Cluster(key) => Box::pin(self.cluster(key, place)).await,
             Work::PodSet { cluster, name } => self.pod_set(cluster, name).await,
         }
     }

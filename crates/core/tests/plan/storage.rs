@@ -812,7 +812,8 @@ fn all_are_kept(world: &World) -> bool {
 
 #[test]
 fn claims_are_kept_when_that_is_said_of_a_cluster_that_is_paused_or_cannot_be_carried_out() {
-    let cases: [(&str, fn(&mut World)); 3] = [
+    type Mistake = fn(&mut World);
+    let cases: [(&str, Mistake); 3] = [
         ("paused", |world| annotate_kafka(world, "strimzi.io/pause-reconciliation", "true")),
         ("refused", |world| edit_kafka(world, |kafka| kafka.spec.kafka.version = Some("9.9.9".into()))),
         ("a pool refused", |world| edit_pool(world, "brk", |pool| pool.spec.replicas = -1)),

@@ -236,7 +236,7 @@ impl<K: Indexed> OfKind<'_, K> {
             left = self.remove(&at);
         }
         let (uid, version, name) = (meta.uid.clone().unwrap_or_default(), version(meta), at.1.clone());
-        let view = item::contained(read, K::conditions, K::view).map(Arc::new).map_err(Arc::new);
+        let view = item::contained(read, K::conditions, K::view).map(Arc::new).map_err(Arc::from);
         let slot = K::slot(self.clusters.entry(home.cluster.clone()).or_default());
         slot.insert(name, Seen { uid, version, view });
         let mut work = home.work();

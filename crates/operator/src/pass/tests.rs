@@ -391,6 +391,6 @@ async fn facts_of_many_pools_are_written_a_few_at_once() {
     }
     let plan = Plan { facts, ..Plan::default() };
     let place = Places::new(1).one().await;
-    passes.make_durable(&world, plan, &mut Certifying::default(), &place).await.unwrap();
+    Box::pin(passes.make_durable(&world, plan, &mut Certifying::default(), &place)).await.unwrap();
     assert_eq!((server.written().len(), server.most_at_once()), (50, 8));
 }

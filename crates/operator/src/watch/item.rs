@@ -85,7 +85,7 @@ pub(crate) fn contained<K, T>(
     read: Read<K>,
     conditions: impl FnOnce(&K) -> Option<Vec<Condition>>,
     make: impl FnOnce(K) -> T,
-) -> Read<T>
+) -> Result<T, Box<Unreadable>>
 where
     K: Resource<DynamicType = ()>,
 {
@@ -100,13 +100,14 @@ where
         labels: known.labels.clone(),
         ..ObjectMeta::default()
     };
-    contain(|| make(object)).map_err(|panicked| Unreadable {
+    let unreadable = |why| Unreadable {
         kind: K::kind(&()).into_owned(),
         api_version: K::api_version(&()).into_owned(),
         meta,
         conditions,
-        why: panicked.to_string(),
-    })
+        why,
+    };
+    contain(|| make(object)).map_err(|panicked| Box::new(unreadable(panicked.to_string())))
 }
 
 /// What is small as text can be large as an object: a map with a single entry has nine bytes, and takes more than six hundred. So they
