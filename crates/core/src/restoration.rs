@@ -84,6 +84,7 @@ fn allowed(world: &World, cluster: &Cluster, text: &str) -> Result<Restoration, 
     }
     if !is_being_restored(world, voter.node) {
         check_leader(world, &voter, &voters)?;
+        check_own_pod(world, &voter)?;
     }
     if world.has_serving_controller() {
         return Err("a controller is ready, so somebody leads; the quorum has to be asked first".to_owned());
@@ -114,6 +115,18 @@ fn check_leader(world: &World, voter: &Voter, voters: &[Voter]) -> Result<(), St
         "node {} led last, and the others would still take it for the leader, which Kafka does not survive; name another voter whose disk is lost",
         voter.node
     ))
+}
+
+/// What is restored is the successor of a pod that is known: its disk is not the one that is wanted. Of one that is not there, or not for
+/// long, nobody could tell it later.
+fn check_own_pod(world: &World, voter: &Voter) -> Result<(), String> {
+    match pod(world, voter.node) {
+        Some(pod) if !pod.meta.deleting => Ok(()),
+        _ => Err(format!(
+            "the pod of node {} is not there; the node is restored when its pod has been made",
+            voter.node
+        )),
+    }
 }
 
 /// Whoever was restored may not be a majority without those who were not, one of whom must be there.

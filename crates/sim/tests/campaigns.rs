@@ -104,6 +104,12 @@ fn a_broker_that_has_just_come_back_is_not_emptied_while_its_partitions_need_it(
     one_run(Chance::Faults, "eligible-replicas-emptied-together", 7_089);
 }
 
+/// A person restores a voter in the moment in which its pod was deleted, and the operator, whose watch fell silent, has not made it again.
+#[test]
+fn a_voter_is_restored_when_its_pod_has_been_made_again() {
+    one_run(Chance::Faults, "voters-restored-while-the-intact-one-is-down", 14_939);
+}
+
 /// Of two operators one does not know that a controller on an ephemeral disk has been replaced, and has joined again.
 #[test]
 fn no_controller_leaves_for_the_sake_of_a_pod_that_is_gone() {

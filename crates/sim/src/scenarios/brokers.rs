@@ -211,7 +211,7 @@ fn idle() -> Vec<Scenario> {
             .ends(&[4], 5),
         // A voter that is away leaves when it has been away for long.
         deleted(Story::new("new-controller-has-no-image", Base::Small).then(PullAnew(2)), 2)
-            .after(70_000, 90_000, Wait)
+            .after(100_000, 110_000, Wait)
             .ends(&[1, 2, 3], 4),
         Story::new("emptied-and-taken-back", Base::Whole)
             .then(Apply(&[AllowLoss("c-brokers-0"), Empty(0)]))
