@@ -160,7 +160,7 @@ impl Operator {
             self.start(sim);
         }
         self.hear(sim);
-        if self.work(sim).is_err() {
+        if sim.now < sim.no_operator_until || self.work(sim).is_err() {
             self.crash(sim);
         }
     }
@@ -191,7 +191,7 @@ impl Operator {
     fn crash(&mut self, sim: &mut Sim) {
         let name = self.name();
         sim.tell(|| format!("{name}dies"));
-        self.down = Some(sim.now + sim.dice.between(200, 4_000));
+        self.down = Some((sim.now + sim.dice.between(200, 4_000)).max(sim.no_operator_until));
         self.acted = sim.now;
         self.troubles.clear();
         self.checked.clear();
@@ -305,6 +305,9 @@ impl Operator {
         does: impl FnOnce(&mut Sim) -> Result<T, Failure>,
     ) -> Called<T> {
         self.pause(sim)?;
+        if sim.now < sim.no_operator_until {
+            return Err(End::Crash);
+        }
         self.acted = sim.now;
         let fate = sim.fate();
         let (number, name) = (sim.calls, self.name());

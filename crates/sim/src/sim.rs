@@ -67,6 +67,10 @@ pub struct Sim {
     pub(crate) began: u64,
     /// Watches that are silent for now, of which operator and of which kind, and until when.
     pub(crate) deaf: BTreeMap<(usize, Kind), Silence>,
+    /// Until when no operator runs.
+    pub(crate) no_operator_until: u64,
+    /// For how long no operator is to run from the moment in which one has taken a node off a pod set.
+    pub(crate) dies_unlisting: Option<u64>,
     /// Another operator that believes to lead.
     pub(crate) rival: Option<Box<Operator>>,
     /// How everything was, if it is to be like that again.
@@ -101,6 +105,8 @@ impl Sim {
             questions: 0,
             began: 0,
             deaf: BTreeMap::new(),
+            no_operator_until: 0,
+            dies_unlisting: None,
             rival: None,
             before: None,
         }

@@ -199,7 +199,12 @@ impl Operator {
                         sim.check_settings(name, new.as_ref());
                     }
                 }
-                sim.api.apply(object.clone()).map_err(Failure::from)
+                let takes_off = object.is_hard_to_undo(world) && matches!(object, Object::PodSet(_));
+                let applied = sim.api.apply(object.clone()).map_err(Failure::from)?;
+                if takes_off {
+                    sim.strike_down();
+                }
+                Ok(applied)
             },
         );
         match written {
@@ -410,6 +415,15 @@ impl Operator {
             }
         });
         Ok(())
+    }
+}
+
+impl Sim {
+    /// What was just written to a pod set may be the last that an operator does for long.
+    fn strike_down(&mut self) {
+        if let Some(millis) = self.dies_unlisting.take() {
+            self.no_operator_until = self.now + millis;
+        }
     }
 }
 

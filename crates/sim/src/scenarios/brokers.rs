@@ -3,9 +3,9 @@
 use karst_core::names::{NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION};
 
 use super::Edit::{
-    AddTopic, AllowLoss, Apply, Configure, Crash, CrashAnew, CutOff, DeleteClaim, DeletePool, Down, Empty,
-    FailDirectory, KeepClaims, LoseDisk, Mark, Memory, PowerCut, PullAnew, Reassign, Roll, Scale, Slow,
-    Starve, Steer, Unset, Wait,
+    AddTopic, AllowLoss, Apply, Configure, Crash, CrashAnew, CutOff, DeleteClaim, DeletePod, DeletePool,
+    Down, Empty, FailDirectory, KeepClaims, LoseDisk, Mark, Memory, OperatorDown, OperatorDownUnlisting,
+    PowerCut, PullAnew, Reassign, Roll, Scale, Slow, Starve, Steer, Unset, Wait,
 };
 use super::{Base, Edit, Scenario, Story};
 
@@ -26,6 +26,7 @@ const TAKEN: Edit =
 
 pub(super) fn stories() -> Vec<Scenario> {
     let mut all = moved();
+    all.extend(filled_while_leaving());
     all.extend(restarted());
     all.extend(emptied());
     all.extend(ephemeral());
@@ -55,6 +56,37 @@ fn moved() -> Vec<Scenario> {
             .ends(&[4], 4),
         Story::new("claims-kept-at-last", Base::Spare)
             .then(Apply(&[KeepClaims("brokers"), Scale("brokers", 3)]))
+            .ends(&[4], 4),
+    ]
+}
+
+/// Longer than Kafka, and users, need to put something on a broker that is to go.
+const NOBODY: u64 = 60_000;
+
+/// A node is no longer listed, its pod is still there, and no operator runs. Then it gets the only copy of something.
+fn filled_while_leaving() -> Vec<Scenario> {
+    let filled = |name| {
+        Story::new(name, Base::Spare)
+            .then(OperatorDownUnlisting(NOBODY))
+            .and(Scale("brokers", 3))
+            .after(15_000, 20_000, AddTopic("late", &[3], 1))
+            .changes_mind()
+    };
+    vec![
+        filled("broker-gets-a-topic-while-it-leaves-and-nobody-looks")
+            .after(60_000, 70_000, Wait)
+            .then(Scale("brokers", 4))
+            .ends(&[4], 5),
+        // Its pod goes all the same, and its disk and its registration are what is left. Both are needed.
+        filled("broker-gets-a-topic-and-loses-its-pod-while-nobody-looks")
+            .after(10_000, 15_000, DeletePod(3))
+            .after(50_000, 60_000, Wait)
+            .then(Scale("brokers", 4))
+            .ends(&[4], 5),
+        Story::new("brokers-scaled-and-configured-while-nobody-looks", Base::Spare)
+            .then(OperatorDown(NOBODY))
+            .after(5_000, 10_000, Scale("brokers", 3))
+            .and(RESTARTS)
             .ends(&[4], 4),
     ]
 }

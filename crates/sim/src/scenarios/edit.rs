@@ -56,6 +56,10 @@ pub enum Edit {
     PowerCut,
     /// A process dies, and stays away for so many milliseconds.
     Down(i32, u64),
+    /// The operator dies, and none runs for so many milliseconds.
+    OperatorDown(u64),
+    /// The same, from the moment in which it next changes which pods a pod set lists.
+    OperatorDownUnlisting(u64),
     /// For so many milliseconds no machine has room for another pod.
     Full(u64),
     /// A process dies, and its disk is gone.
@@ -200,6 +204,8 @@ impl Edit {
             Self::Revert
                 | Self::Answer(_)
                 | Self::Down(..)
+                | Self::OperatorDown(_)
+                | Self::OperatorDownUnlisting(_)
                 | Self::Full(_)
                 | Self::Apply(_)
                 | Self::Lose(..)
@@ -368,6 +374,8 @@ impl Edit {
             Self::PullAnew(node) => fail_anew(sim, *node, Fails::Waits),
             Self::Crash(node) | Self::Answer(node) => crash(sim, *node, None),
             Self::Down(node, millis) => crash(sim, *node, Some(*millis)),
+            Self::OperatorDown(millis) => sim.no_operator_until = sim.now + millis,
+            Self::OperatorDownUnlisting(millis) => sim.dies_unlisting = Some(*millis),
             Self::Full(millis) => sim.kubelet.full_until = sim.now + millis,
             Self::LoseDisk(node) => lose_disk(sim, *node),
             Self::PowerCut => {
