@@ -153,6 +153,21 @@ fn a_pod_set_with_our_label_makes_no_cluster_ours() {
     add_set(&mut world, "my-cluster-mine", &[]);
     label(&mut Arc::make_mut(world.pod_sets.get_mut("my-cluster-mine").unwrap()).meta, Some("karst"));
     is_left_alone(&mut world);
+
+    // Also where the cluster was ours before, by its status, and whether the pod set has a place in it or only a status.
+    let mut world = converged();
+    hand_over(&mut world, &["my-cluster-brokers", "my-cluster-controllers"]);
+    for (name, is_new) in [("my-cluster-mine", true), ("my-cluster-brokers", false)] {
+        let mut world = world.clone();
+        if is_new {
+            add_set(&mut world, name, &[]);
+        }
+        let set = Arc::make_mut(world.pod_sets.get_mut(name).unwrap());
+        label(&mut set.meta, Some("karst"));
+        let observed = StrimziPodSetStatus { observed_generation: Some(1), ..StrimziPodSetStatus::default() };
+        set.status = is_new.then_some(observed);
+        is_left_alone(&mut world);
+    }
 }
 
 #[test]

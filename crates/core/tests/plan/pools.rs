@@ -413,6 +413,12 @@ fn a_deleted_pool_that_runs_and_became_invalid_is_not_let_go() {
     // Also when everything but a pod is gone by hand.
     world.pod_sets.remove("my-cluster-more");
     assert_eq!(decide(&world).protections.get("more"), None);
+    let mut bare = world.clone();
+    bare.config_maps.retain(|name, _| !name.contains("more"));
+    bare.secrets.retain(|name, _| !name.contains("more"));
+    bare.claims.retain(|name, _| !name.contains("more"));
+    assert!(bare.pods.keys().any(|name| name.contains("more")));
+    assert_eq!(decide(&bare).protections.get("more"), None, "a pod is there, and nothing else");
     world.pods.retain(|name, _| !name.contains("more"));
     assert_eq!(decide(&world).protections.get("more"), None, "its settings are still there");
     world.config_maps.retain(|name, _| !name.contains("more"));

@@ -182,6 +182,25 @@ fn nobody_leaves_for_a_pool_that_never_was_valid() {
     }
 }
 
+/// They go on voting, so three stay though only one of the others is wanted.
+#[test]
+fn voters_of_a_pool_that_cannot_be_read_count_among_those_that_stay() {
+    let mut world = converged();
+    let mut kafka = Kafka::formed(&world);
+    world.pools.insert("more".into(), Arc::new(pool("more", 2, "controller")));
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert_eq!(kafka.voters.len(), 5);
+    edit_pool(&mut world, "more", |pool| pool.spec.replicas = -1);
+    edit_pool(&mut world, "controllers", |pool| pool.spec.replicas = 1);
+    while kafka.voters.len() > 4 {
+        assert!(step(&mut world, &mut kafka, &[]));
+    }
+    assert!(leaves(&decided(&world, &kafka, |_| {})).is_some(), "all four are well");
+    set_ready(&mut world, "my-cluster-more-7", false);
+    let plan = decided(&world, &kafka, |quorum| away(quorum, 7, MOMENT));
+    assert_eq!(leaves(&plan), None, "only two healthy ones would be left");
+}
+
 /// Five are wanted, and Kafka does not take 6.
 fn join_refused() -> (World, Kafka, Change) {
     let mut world = converged();

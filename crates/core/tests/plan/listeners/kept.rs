@@ -554,3 +554,27 @@ fn a_load_balancer_without_ports_of_nodes_gives_way_to_these() {
     assert_eq!(restarted(&mut world), BROKERS);
     assert!(told(&world, BROKERS[0]).is_some_and(|told| told.starts_with("@node-ip@:")));
 }
+
+/// One of them has no port of the nodes yet. The others stay meanwhile: brokers move together.
+#[test]
+fn load_balancers_stay_while_another_one_gives_way() {
+    const ODD: &str = "my-cluster-brokers-out-1";
+    let mut world = entered_by("loadbalancer");
+    Arc::make_mut(world.services.get_mut(ODD).unwrap()).node_port = None;
+    let before = world.clone();
+    set_listeners(&mut world, out("nodeport"));
+    let mut kafka = Kafka::formed(&world);
+    let mut gave_way = false;
+    while step(&mut world, &mut kafka, &[]) {
+        gave_way |= world.services[ODD].node_port.is_some();
+        if of_before(&world, &before).count() == 0 {
+            continue;
+        }
+        for (name, door) in doors(&before).iter().filter(|(name, _)| *name != ODD) {
+            assert_eq!(&doors(&world)[name], door);
+        }
+    }
+    assert!(gave_way);
+    assert_eq!(of_before(&world, &before).count(), 0);
+    assert!(told(&world, BROKERS[1]).is_some_and(|told| told.starts_with("@node-ip@:")));
+}
