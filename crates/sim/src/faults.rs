@@ -267,7 +267,8 @@ impl Sim {
         let data = !self.data.depends_on(node);
         // What the story is still going to take counts as gone: together it would be more than a quorum can lose.
         let is_last = !self.agenda.iter().any(|step| step.edit.takes_disk());
-        !voters.is_empty() && enough(&voters) && newest.iter().all(|voters| enough(voters)) && data && is_last
+        let is_open = !voters.is_empty() && !self.quorum.is_migrating();
+        is_open && enough(&voters) && newest.iter().all(|voters| enough(voters)) && data && is_last
     }
 
     /// What befalls the next call.

@@ -374,6 +374,11 @@ impl Quorum {
         new.filter_map(voters_of).cloned().collect()
     }
 
+    /// Was a static quorum told to become dynamic, and is that not committed? The disks that it had then are written down.
+    pub fn is_migrating(&self) -> bool {
+        self.fixed.is_some() && !self.half_written_voters().is_empty()
+    }
+
     /// Does this voter run, and is it caught up as far as the leader, if there is one, can tell?
     pub fn is_healthy(&self, voter: &Voter) -> bool {
         let Some(process) = self.processes.get(&voter.node).filter(|process| process.controller) else {

@@ -179,6 +179,7 @@ pub fn run(start: &Start, scenario: &Scenario, seed: u64, faults: &Faults, tells
     sim.watch.last_request = 0;
     sim.watch.last_claim_deletion = 0;
     sim.watch.last_stop = 0;
+    sim.watch.last_power_cut = 0;
     sim.watch.taken_back = None;
     if sim.agenda.front().is_some_and(|step| step.when == When::AtRest) {
         sim.edit();

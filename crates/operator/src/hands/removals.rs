@@ -95,6 +95,10 @@ impl Hands {
         for (claim, uid) in &restart.claims {
             self.delete::<ClaimWire>(&key.namespace, claim, uid).await?;
         }
+        // What is on a claim that is on its way out is there as long as its pod is, and that call may have taken long.
+        if !restart.claims.is_empty() {
+            self.wishes_are_as_seen(world).await?;
+        }
         self.delete::<PodWire>(&key.namespace, &restart.pod, &restart.uid).await?;
         self.index.mark_deleting(key, &restart.pod, &restart.uid);
         Ok(())

@@ -400,6 +400,9 @@ impl Operator {
         for (claim, uid) in &restart.claims {
             self.delete_checked(sim, Kind::Claim, claim, uid, None, |sim| sim.check_emptied(claim, pod))?;
         }
+        if !restart.claims.is_empty() {
+            wishes_are_as_seen(sim, world)?;
+        }
         let causes: Vec<_> = restart.causes.iter().map(ToString::to_string).collect();
         let name = self.name();
         sim.tell(|| format!("{name}restarts {pod}, because {}", causes.join(", ")));
