@@ -6,10 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 use karst_api::{Condition, Kafka};
 use serde_json::{Value, json};
 
+use crate::reason::Reason;
 use crate::status;
-
-/// The reason of the conditions.
-pub const REASON: &str = "InternalError";
 
 /// A merge patch of the status that says so. Nothing, if it says so already.
 ///
@@ -21,7 +19,7 @@ pub fn status(kafka: &Kafka, what: &str, now: Timestamp) -> Option<Value> {
          operator's log says more; please report it"
     );
     let old = kafka.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let mut conditions = status::not_ready(REASON, &message);
+    let mut conditions = status::not_ready(Reason::InternalError, &message);
     conditions.extend(old.into_iter().flatten().filter(|condition| is_beside(condition)).cloned());
     let conditions = status::since(conditions, old, now);
     (old != Some(&conditions)).then(|| json!({ "status": { "conditions": conditions } }))
@@ -53,7 +51,7 @@ mod tests {
         let types: Vec<_> = conditions.as_array().unwrap().iter().map(|one| &one["type"]).collect();
         assert_eq!(types, ["Ready", "NotReady", "Warning"]);
         assert_eq!(conditions[0]["status"], "False");
-        assert_eq!(conditions[1]["reason"], REASON);
+        assert_eq!(conditions[1]["reason"], "InternalError");
         assert!(conditions[1]["message"].as_str().unwrap().contains("an internal error at x.rs:1"));
         assert_eq!(conditions[2], warning);
         assert_eq!(patch["status"].as_object().unwrap().len(), 1, "facts are not touched: {patch}");

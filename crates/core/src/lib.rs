@@ -55,6 +55,7 @@ pub mod quorum;
 mod quorum_status;
 pub mod rack;
 mod reach;
+pub mod reason;
 pub mod references;
 pub mod registration;
 mod removals;

@@ -18,6 +18,7 @@ use crate::ids::{DirectoryId, NodeId};
 use crate::names;
 use crate::notice::Notice;
 use crate::reach;
+use crate::reason::Reason;
 use crate::world::{PodView, QuorumView, Replica, World};
 
 /// How soon to look again while the quorum changes.
@@ -84,11 +85,11 @@ impl Change {
     }
 
     /// The reason of the event.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::Join { .. } => "VoterAdded",
-            Self::Leave { .. } => "VoterRemoved",
-            Self::MakeDynamic => "QuorumMigrated",
+            Self::Join { .. } => Reason::VoterAdded,
+            Self::Leave { .. } => Reason::VoterRemoved,
+            Self::MakeDynamic => Reason::QuorumMigrated,
         }
     }
 

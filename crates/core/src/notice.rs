@@ -6,15 +6,13 @@ use std::fmt;
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::health;
 use crate::ids::NodeId;
 use crate::names::{
     ALLOW_LOSS_ANNOTATION, DELETE_POD_AND_CLAIM_ANNOTATION, EMPTY_VOTER_ANNOTATION, KEY_ALGORITHM_ANNOTATION,
     MIGRATION_ANNOTATION, RESTORE_ANNOTATION, SKIP_CHECK_ANNOTATION,
 };
-use crate::{health, status};
-
-/// The reason of [`Notice::IdsIgnored`]. It is said once, when nodes are added or removed, and stays in the status.
-pub const IDS_IGNORED: &str = "NodeIdsIgnored";
+use crate::reason::Reason;
 
 /// Something a user should know, though the cluster goes on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -913,61 +911,63 @@ fn minute(time: &Timestamp) -> impl std::fmt::Display {
 
 impl Notice {
     /// The reason of the condition.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::FieldsIgnored { .. } => "NotSupportedYet",
-            Self::SettingsLeftOut { .. } => "ForbiddenSettings",
-            Self::SettingsUnknown { .. } => "UnknownSettings",
-            Self::TooManyReplicas { .. } => "KafkaReplicationFactor",
-            Self::MinimumTooHigh { .. } => "KafkaMinInsyncReplicas",
-            Self::SettingNotTaken { .. } => "SettingNotTaken",
-            Self::SettingsUntold { .. } => "SettingsNotTold",
-            Self::ListenerLeftOut { .. } => "ListenerNotServed",
-            Self::ListenerTypeKept { .. } => "ListenerKept",
-            Self::ListenerAwaitsAddress { .. } | Self::ListenerReachKept { .. } => "ListenerAwaitsAddress",
-            Self::ListenerSettingsLeftOut { .. } => "ForbiddenSettings",
-            Self::OwnCertificateEnds { .. } => "ListenerCertificateEnds",
-            Self::ListenerServiceRefused { .. } => "ListenerServiceRefused",
-            Self::Refused { .. } => "KubernetesRefused",
-            Self::Strays { .. } => status::UNREADABLE,
-            Self::ForeignObject { .. } => "ForeignObject",
-            Self::ObjectKeepsChanging { .. } => "ObjectKeepsChanging",
-            Self::NodeAddressType { .. } => "NodeAddressUnknown",
-            Self::ListenerBrokersUnknown { .. } => "ListenerBrokersUnknown",
-            Self::OwnCertificate { .. } => "ListenerCertificateUnusable",
-            Self::PoolsNotUsed { .. } => "PoolsNotUsed",
-            Self::ControllersHeld { .. } | Self::RolesHeld { .. } => "ChangeHeld",
-            Self::QuorumUnknown { .. } | Self::VoterStays { .. } | Self::VoterLags { .. } => {
-                "QuorumChangeHeld"
+            Self::FieldsIgnored { .. } => Reason::NotSupportedYet,
+            Self::SettingsLeftOut { .. } => Reason::ForbiddenSettings,
+            Self::SettingsUnknown { .. } => Reason::UnknownSettings,
+            Self::TooManyReplicas { .. } => Reason::KafkaReplicationFactor,
+            Self::MinimumTooHigh { .. } => Reason::KafkaMinInsyncReplicas,
+            Self::SettingNotTaken { .. } => Reason::SettingNotTaken,
+            Self::SettingsUntold { .. } => Reason::SettingsNotTold,
+            Self::ListenerLeftOut { .. } => Reason::ListenerNotServed,
+            Self::ListenerTypeKept { .. } => Reason::ListenerKept,
+            Self::ListenerAwaitsAddress { .. } | Self::ListenerReachKept { .. } => {
+                Reason::ListenerAwaitsAddress
             }
-            Self::MigrationHeld { .. } => "MigrationHeld",
-            Self::QuorumChangeFailed { .. } => "QuorumChangeFailed",
-            Self::UnregistrationFailed { .. } => "UnregistrationFailed",
+            Self::ListenerSettingsLeftOut { .. } => Reason::ForbiddenSettings,
+            Self::OwnCertificateEnds { .. } => Reason::ListenerCertificateEnds,
+            Self::ListenerServiceRefused { .. } => Reason::ListenerServiceRefused,
+            Self::Refused { .. } => Reason::KubernetesRefused,
+            Self::Strays { .. } => Reason::Unreadable,
+            Self::ForeignObject { .. } => Reason::ForeignObject,
+            Self::ObjectKeepsChanging { .. } => Reason::ObjectKeepsChanging,
+            Self::NodeAddressType { .. } => Reason::NodeAddressUnknown,
+            Self::ListenerBrokersUnknown { .. } => Reason::ListenerBrokersUnknown,
+            Self::OwnCertificate { .. } => Reason::ListenerCertificateUnusable,
+            Self::PoolsNotUsed { .. } => Reason::PoolsNotUsed,
+            Self::ControllersHeld { .. } | Self::RolesHeld { .. } => Reason::ChangeHeld,
+            Self::QuorumUnknown { .. } | Self::VoterStays { .. } | Self::VoterLags { .. } => {
+                Reason::QuorumChangeHeld
+            }
+            Self::MigrationHeld { .. } => Reason::MigrationHeld,
+            Self::QuorumChangeFailed { .. } => Reason::QuorumChangeFailed,
+            Self::UnregistrationFailed { .. } => Reason::UnregistrationFailed,
             Self::MetadataFailed { .. }
             | Self::MetadataWaits { .. }
             | Self::MetadataVersionHeld { .. }
-            | Self::MetadataWaitsForPods { .. } => "MetadataVersionHeld",
-            Self::BrokersUntold { .. } => "BrokersNotTold",
-            Self::NotOfCluster { .. } => "NotOfCluster",
+            | Self::MetadataWaitsForPods { .. } => Reason::MetadataVersionHeld,
+            Self::BrokersUntold { .. } => Reason::BrokersNotTold,
+            Self::NotOfCluster { .. } => Reason::NotOfCluster,
             Self::PodTerminating { .. } | Self::ClaimTerminating { .. } | Self::ClaimDeletedInUse { .. } => {
-                "DeletionPending"
+                Reason::DeletionPending
             }
-            Self::VersionHeld { .. } => "VersionHeld",
-            Self::RestorationHeld { .. } => "RestorationHeld",
-            Self::EmptyDiskHeld { .. } | Self::EmptyStartHeld { .. } => "EmptyDiskHeld",
-            Self::FormedAnew => "FormedAnew",
-            Self::Adopting { .. } => "AdoptingDisks",
-            Self::DisksLeft { .. } => "DisksLost",
-            Self::ControllersRegistered { .. } => "ControllersStillRegistered",
-            Self::RestartHeld { .. } => "RestartHeld",
-            Self::LossHeld { .. } => "DataLossHeld",
-            Self::RollStopped { .. } => "RollingUpdateStopped",
+            Self::VersionHeld { .. } => Reason::VersionHeld,
+            Self::RestorationHeld { .. } => Reason::RestorationHeld,
+            Self::EmptyDiskHeld { .. } | Self::EmptyStartHeld { .. } => Reason::EmptyDiskHeld,
+            Self::FormedAnew => Reason::FormedAnew,
+            Self::Adopting { .. } => Reason::AdoptingDisks,
+            Self::DisksLeft { .. } => Reason::DisksLost,
+            Self::ControllersRegistered { .. } => Reason::ControllersStillRegistered,
+            Self::RestartHeld { .. } => Reason::RestartHeld,
+            Self::LossHeld { .. } => Reason::DataLossHeld,
+            Self::RollStopped { .. } => Reason::RollingUpdateStopped,
             Self::PartitionsHere { .. } | Self::PartitionsUnknown { .. } | Self::LeftBehind { .. } => {
-                "ScaleDownPreventionCheck"
+                Reason::ScaleDownPreventionCheck
             }
-            Self::MoveHeld { .. } => "MoveHeld",
-            Self::IdsAwaited { .. } => "NodeIdsAwaited",
-            Self::IdsIgnored { .. } => IDS_IGNORED,
+            Self::MoveHeld { .. } => Reason::MoveHeld,
+            Self::IdsAwaited { .. } => Reason::NodeIdsAwaited,
+            Self::IdsIgnored { .. } => Reason::NodeIdsIgnored,
             Self::StorageInvalid { .. }
             | Self::StorageHeld { .. }
             | Self::VolumeStays { .. }
@@ -975,23 +975,23 @@ impl Notice {
             | Self::GrowthRefused { .. }
             | Self::GrowthPending { .. }
             | Self::ClaimsKeep { .. }
-            | Self::SingleEphemeral { .. } => "KafkaStorage",
-            Self::PoolGone { .. } => "PoolGone",
-            Self::NotRendered { .. } => "PodSetNotRendered",
-            Self::ForeignHosts { .. } => "ForeignAddress",
-            Self::AuthorityUnusable { .. } => "CertificateAuthorityUnusable",
-            Self::AuthorityUnknown { .. } => "CertificateAuthorityUnknown",
-            Self::AuthorityLost { .. } => "CertificateAuthorityLost",
-            Self::OperatorNotAccepted { .. } => "OperatorCertificateUnknown",
-            Self::ClocksDiffer { .. } => "ClocksDiffer",
-            Self::CertificateEnds { .. } => "CertificateEnds",
-            Self::Window { .. } => "MaintenanceWindow",
-            Self::FileKept { .. } => "ConfigurationKept",
-            Self::RackUnknown { .. } | Self::RackMissing { .. } => "RackUnknown",
-            Self::KeyAlgorithm { .. } => "KeyAlgorithm",
-            Self::EvenControllers { .. } => "KafkaKRaftControllerNodeCount",
-            Self::ReplicationUnset { key: "min.insync.replicas", .. } => "KafkaMinInsyncReplicas",
-            Self::ReplicationUnset { .. } => "KafkaDefaultReplicationFactor",
+            | Self::SingleEphemeral { .. } => Reason::KafkaStorage,
+            Self::PoolGone { .. } => Reason::PoolGone,
+            Self::NotRendered { .. } => Reason::PodSetNotRendered,
+            Self::ForeignHosts { .. } => Reason::ForeignAddress,
+            Self::AuthorityUnusable { .. } => Reason::CertificateAuthorityUnusable,
+            Self::AuthorityUnknown { .. } => Reason::CertificateAuthorityUnknown,
+            Self::AuthorityLost { .. } => Reason::CertificateAuthorityLost,
+            Self::OperatorNotAccepted { .. } => Reason::OperatorCertificateUnknown,
+            Self::ClocksDiffer { .. } => Reason::ClocksDiffer,
+            Self::CertificateEnds { .. } => Reason::CertificateEnds,
+            Self::Window { .. } => Reason::MaintenanceWindow,
+            Self::FileKept { .. } => Reason::ConfigurationKept,
+            Self::RackUnknown { .. } | Self::RackMissing { .. } => Reason::RackUnknown,
+            Self::KeyAlgorithm { .. } => Reason::KeyAlgorithm,
+            Self::EvenControllers { .. } => Reason::KafkaKRaftControllerNodeCount,
+            Self::ReplicationUnset { key: "min.insync.replicas", .. } => Reason::KafkaMinInsyncReplicas,
+            Self::ReplicationUnset { .. } => Reason::KafkaDefaultReplicationFactor,
         }
     }
 

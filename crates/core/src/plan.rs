@@ -26,6 +26,7 @@ use crate::objects::{self, Object, Render};
 use crate::origin::{self, Runs};
 use crate::problem::Problem;
 use crate::quorum::{CONTROLLER_PORT, Kind};
+use crate::reason::Reason;
 use crate::rolling::{Due, Roll};
 use crate::safety::{self, Disks};
 use crate::status::{self, Progress};
@@ -844,7 +845,7 @@ pub fn pools_without_kafka(
             "no Kafka '{name}' exists in this namespace; create it, or correct the label {CLUSTER_LABEL}"
         ),
     };
-    let progress = Progress::Underway { reason: "KafkaMissing", message };
+    let progress = Progress::Underway { reason: Reason::KafkaMissing, message };
     let mut patches = BTreeMap::new();
     for (name, pool) in pools.iter().filter(|(_, pool)| pool.metadata.deletion_timestamp.is_none()) {
         let new = status::of_pool(key, now, name, pool, &progress, &[]);

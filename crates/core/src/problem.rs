@@ -4,7 +4,7 @@
 
 use crate::ids::NodeId;
 use crate::names::LONGEST_NAME;
-use crate::status;
+use crate::reason::Reason;
 use crate::versions;
 
 /// Input that cannot be carried out. Nothing that runs is changed because of it.
@@ -462,21 +462,21 @@ impl Problem {
     }
 
     /// The reason of the condition.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self {
-            missing if missing.is_waiting() => "PoolsMissing",
-            Self::OtherOperator { .. } => "OtherOperator",
-            Self::ClusterHeld { .. } => "ClusterNotReady",
+            missing if missing.is_waiting() => Reason::PoolsMissing,
+            Self::OtherOperator { .. } => Reason::OtherOperator,
+            Self::ClusterHeld { .. } => Reason::ClusterNotReady,
             Self::MoreDisks { .. } | Self::ClusterIdGone | Self::InitialControllers { .. } => {
-                "IdentityUnknown"
+                Reason::IdentityUnknown
             }
             Self::ForeignPool { .. } | Self::RelabelledPool { .. } | Self::PoolsDisagree { .. } => {
-                "ClusterIdMismatch"
+                Reason::ClusterIdMismatch
             }
-            Self::VersionUnsafe { .. } => "VersionHeld",
-            Self::AuthorityUnusable { .. } => "CertificateAuthorityUnusable",
-            Self::Unreadable { .. } => status::UNREADABLE,
-            _ => "InvalidResource",
+            Self::VersionUnsafe { .. } => Reason::VersionHeld,
+            Self::AuthorityUnusable { .. } => Reason::CertificateAuthorityUnusable,
+            Self::Unreadable { .. } => Reason::Unreadable,
+            _ => Reason::InvalidResource,
         }
     }
 }

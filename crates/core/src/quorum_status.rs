@@ -10,6 +10,7 @@ use crate::cluster::Cluster;
 use crate::health;
 use crate::ids::NodeId;
 use crate::quorum::Kind;
+use crate::reason::Reason;
 use crate::status::condition;
 use crate::world::{Answer, QuorumView, World};
 
@@ -17,9 +18,6 @@ use crate::world::{Answer, QuorumView, World};
 pub(crate) const HEALTHY: &str = "QuorumHealthy";
 /// The condition that tells whether the right controllers vote.
 pub(crate) const RECONCILED: &str = "QuorumReconciled";
-
-/// The reason when no leader can be found.
-const NO_LEADER: &str = "NoLeader";
 
 /// What a person can do when a quorum does not come back by itself.
 const ADVICE: &str = "should a majority of the disks be lost, bring them back, or restore a voter with the annotation karst.io/restore-voter (docs/quorum.md)";
@@ -78,13 +76,16 @@ pub(crate) fn conditions(world: &World, cluster: &Cluster) -> Vec<api::Condition
 
 /// Did the quorum not answer when it was asked before, either?
 pub(crate) fn is_silent_for_long(world: &World) -> bool {
-    said(world, &[HEALTHY]).iter().any(|condition| condition.reason.as_deref() == Some(NO_LEADER))
+    said(world, &[HEALTHY])
+        .iter()
+        .any(|condition| condition.reason.as_deref() == Some(Reason::NoLeader.as_str()))
 }
 
 /// For how long nobody has been found to lead.
 pub(crate) fn without_leader_for(world: &World) -> Option<Duration> {
     let said = said(world, &[HEALTHY]);
-    let silent = said.iter().find(|condition| condition.reason.as_deref() == Some(NO_LEADER))?;
+    let silent =
+        said.iter().find(|condition| condition.reason.as_deref() == Some(Reason::NoLeader.as_str()))?;
     let since: Timestamp = silent.last_transition_time.as_ref()?.parse().ok()?;
     Some(world.time_since(since))
 }
@@ -102,7 +103,7 @@ fn healthy(world: &World, quorum: &QuorumView) -> api::Condition {
     let holds = fit.len() >= health::majority(quorum.voters.len());
     if behind.is_empty() {
         let message = format!("all {} voters are caught up", fit.len());
-        return condition(HEALTHY, true, Some(("VotersCaughtUp", &message)));
+        return condition(HEALTHY, true, Some((Reason::VotersCaughtUp, &message)));
     }
     let behind: BTreeSet<NodeId> = behind.into_iter().map(|voter| voter.node).collect();
     let message = format!(
@@ -112,18 +113,18 @@ fn healthy(world: &World, quorum: &QuorumView) -> api::Condition {
         health::majority(quorum.voters.len()),
         health::list(&behind)
     );
-    condition(HEALTHY, holds, Some(("VotersBehind", &message)))
+    condition(HEALTHY, holds, Some((Reason::VotersBehind, &message)))
 }
 
 fn reconciled(cluster: &Cluster, quorum: &QuorumView) -> api::Condition {
     if !quorum.is_dynamic {
         let message = "the quorum is static: its voters are fixed";
-        return condition(RECONCILED, true, Some(("StaticQuorum", message)));
+        return condition(RECONCILED, true, Some((Reason::StaticQuorum, message)));
     }
     let wanted: BTreeSet<NodeId> = cluster.voters().map(|node| node.id).collect();
     let voting: BTreeSet<NodeId> = quorum.voters.iter().map(|voter| voter.node).collect();
     if wanted == voting && voting.len() == quorum.voters.len() {
-        return condition(RECONCILED, true, Some(("AsWanted", "the controllers that are wanted vote")));
+        return condition(RECONCILED, true, Some((Reason::AsWanted, "the controllers that are wanted vote")));
     }
     let join: BTreeSet<NodeId> = wanted.difference(&voting).copied().collect();
     let leave: BTreeSet<NodeId> = voting.difference(&wanted).copied().collect();
@@ -134,7 +135,7 @@ fn reconciled(cluster: &Cluster, quorum: &QuorumView) -> api::Condition {
         .map(|(what, nodes)| format!("{what}: {}", health::list(nodes)))
         .collect();
     let message = if parts.is_empty() { "a disk is being replaced".to_owned() } else { parts.join("; ") };
-    condition(RECONCILED, false, Some(("Changing", &message)))
+    condition(RECONCILED, false, Some((Reason::Changing, &message)))
 }
 
 /// No leader can be found: what is known of each controller.
@@ -153,6 +154,9 @@ fn silent(world: &World, why: &str) -> api::Condition {
     condition(
         HEALTHY,
         false,
-        Some((NO_LEADER, &format!("the quorum does not answer ({why}): {states}{last}; {}", advice(world)))),
+        Some((
+            Reason::NoLeader,
+            &format!("the quorum does not answer ({why}): {states}{last}; {}", advice(world)),
+        )),
     )
 }

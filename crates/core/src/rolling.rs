@@ -23,6 +23,7 @@ use crate::names::{
 };
 use crate::notice::Notice;
 use crate::reach;
+use crate::reason::Reason;
 use crate::revision::{self, VOLUMES};
 use crate::safety::{self, Disks, Judge, Stop};
 use crate::status;
@@ -69,16 +70,16 @@ impl Cause {
     }
 
     /// The reason of the event.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::Changed(_) | Self::SettingsGone(_) => "PodHasOldRevision",
-            Self::QuorumMoved => "QuorumMoved",
+            Self::Changed(_) | Self::SettingsGone(_) => Reason::PodHasOldRevision,
+            Self::QuorumMoved => Reason::QuorumMoved,
             Self::Certificates(stale) => stale.reason(),
-            Self::Asked | Self::EmptyDisks => "ManualRollingUpdate",
-            Self::Restored => "VoterRestored",
-            Self::FormedAnew => "FormedAnew",
-            Self::Resize(_) => "FileSystemResizeNeeded",
-            Self::ClaimsGo(_) => "ClaimDeleted",
+            Self::Asked | Self::EmptyDisks => Reason::ManualRollingUpdate,
+            Self::Restored => Reason::VoterRestored,
+            Self::FormedAnew => Reason::FormedAnew,
+            Self::Resize(_) => Reason::FileSystemResizeNeeded,
+            Self::ClaimsGo(_) => Reason::ClaimDeleted,
         }
     }
 }

@@ -19,10 +19,11 @@ use crate::departed;
 use crate::listeners::ClientListener;
 use crate::listeners::address::{self, Advertised};
 use crate::names::{ClusterKey, KAFKA_VERSION_ANNOTATION, NEXT_IDS_ANNOTATION, REMOVE_IDS_ANNOTATION};
-use crate::notice::{IDS_IGNORED, Notice};
+use crate::notice::Notice;
 use crate::own_certificates;
 use crate::problem::Problem;
 use crate::quorum_status;
+use crate::reason::Reason;
 use crate::rolling::Due;
 use crate::safety;
 use crate::terminating;
@@ -46,7 +47,7 @@ pub enum Progress {
     /// On its way; says what it waits for.
     Underway {
         /// Reason of the condition.
-        reason: &'static str,
+        reason: Reason,
         /// What is missing.
         message: String,
     },
@@ -89,11 +90,13 @@ impl Progress {
     fn conditions(&self) -> Vec<api::Condition> {
         match self {
             Self::Ready | Self::Applying | Self::Partly => vec![condition("Ready", true, None)],
-            Self::Rolling { message } => vec![condition("Ready", true, Some(("RollingUpdate", message)))],
+            Self::Rolling { message } => {
+                vec![condition("Ready", true, Some((Reason::RollingUpdate, message)))]
+            }
             Self::Paused => vec![condition("ReconciliationPaused", true, None)],
-            Self::Underway { reason, message } => not_ready(reason, message),
+            Self::Underway { reason, message } => not_ready(*reason, message),
             Self::Refused(problems) => {
-                let reason = problems.first().map_or("InvalidResource", Problem::reason);
+                let reason = problems.first().map_or(Reason::InvalidResource, Problem::reason);
                 not_ready(reason, &sentences(problems))
             }
         }
@@ -105,23 +108,20 @@ fn sentences(problems: &[Problem]) -> String {
 }
 
 /// Strimzi's tools look for `NotReady`, Kubernetes' for `Ready`: both are served.
-pub(crate) fn not_ready(reason: &str, message: &str) -> Vec<api::Condition> {
+pub(crate) fn not_ready(reason: Reason, message: &str) -> Vec<api::Condition> {
     let why = Some((reason, message));
     vec![condition("Ready", false, why), condition("NotReady", true, why)]
 }
 
-pub(crate) fn condition(type_: &str, status: bool, why: Option<(&str, &str)>) -> api::Condition {
+pub(crate) fn condition(type_: &str, status: bool, why: Option<(Reason, &str)>) -> api::Condition {
     api::Condition {
         type_: Some(type_.to_owned()),
         status: Some(if status { "True" } else { "False" }.to_owned()),
         last_transition_time: None,
-        reason: why.map(|(reason, _)| reason.to_owned()),
+        reason: why.map(|(reason, _)| reason.to_string()),
         message: why.map(|(_, message)| message.to_owned()),
     }
 }
-
-/// The reason when something of the cluster cannot be read.
-pub(crate) const UNREADABLE: &str = "Unreadable";
 
 /// What the status says while something of the cluster cannot be read. Nothing, when it says so already.
 pub fn unreadable(
@@ -129,7 +129,7 @@ pub fn unreadable(
     message: &str,
     now: Timestamp,
 ) -> Option<Vec<api::Condition>> {
-    let new = not_ready(UNREADABLE, message);
+    let new = not_ready(Reason::Unreadable, message);
     let is_said = |new: &api::Condition| {
         said.into_iter().flatten().any(|said| {
             (&said.type_, &said.status, &said.reason, &said.message)
@@ -167,7 +167,7 @@ fn bounded(conditions: Vec<api::Condition>) -> Vec<api::Condition> {
     }
     if left_out > 0 {
         let message = format!("{left_out} more warnings are left out; deal with the others first");
-        kept.push(condition("Warning", true, Some(("MoreWarnings", &message))));
+        kept.push(condition("Warning", true, Some((Reason::MoreWarnings, &message))));
     }
     kept
 }
@@ -232,8 +232,8 @@ pub(crate) fn progress(world: &World, cluster: &Cluster, due: &[Due<'_>], pool: 
     waiting.extend(restarting);
     let total = cluster.nodes().filter(is_meant).count();
     let reason = match world.kafka.status.as_ref().and_then(|status| status.kafka_version.as_ref()) {
-        Some(_) => "NodesNotReady",
-        None => "Creating",
+        Some(_) => Reason::NodesNotReady,
+        None => Reason::Creating,
     };
     let message =
         format!("{} of {total} nodes are ready; waiting for {}", total - waiting.len(), waiting.join(", "));
@@ -424,7 +424,8 @@ pub fn of_pool(
 /// That annotations could not be followed is known only in the moment when nodes are added or removed. It stays said
 /// as long as the annotations are there and the pool is not scaled again.
 fn said_before(pool: &api::KafkaNodePool, now: &[api::Condition]) -> Vec<api::Condition> {
-    let is_it = |condition: &&api::Condition| condition.reason.as_deref() == Some(IDS_IGNORED);
+    let is_it =
+        |condition: &&api::Condition| condition.reason.as_deref() == Some(Reason::NodeIdsIgnored.as_str());
     let status = pool.status.as_ref();
     let count = status.and_then(|status| status.node_ids.as_ref()).map(Vec::len);
     let is_scaled = count != usize::try_from(pool.spec.replicas).ok();
@@ -477,8 +478,8 @@ pub fn only_tells(status: &serde_json::Value) -> bool {
 }
 
 /// Does the resource tell of this already?
-pub(crate) fn has_said(world: &World, reason: &str) -> bool {
-    world.said().any(|condition| condition.reason.as_deref() == Some(reason))
+pub(crate) fn has_said(world: &World, reason: Reason) -> bool {
+    world.said().any(|condition| condition.reason.as_deref() == Some(reason.as_str()))
 }
 
 #[cfg(test)]
@@ -500,7 +501,7 @@ mod tests {
 
     #[test]
     fn a_status_is_never_larger_than_the_schema_takes() {
-        let warning = |text: String| condition("Warning", true, Some(("Something", &text)));
+        let warning = |text: String| condition("Warning", true, Some((Reason::InvalidResource, &text)));
         let long = bounded(vec![warning("ä".repeat(40_000))]).remove(0).message.unwrap();
         assert!(long.len() <= 32_768 && long.ends_with("ä ... (the rest is left out)"), "{}", long.len());
 

@@ -8,6 +8,7 @@ use karst_api::Condition;
 use karst_core::certificates::Issue;
 use karst_core::names::ClusterKey;
 use karst_core::plan::Deed;
+use karst_core::reason::Reason;
 use karst_core::rolling::Restart;
 use kube::Client;
 
@@ -39,7 +40,7 @@ impl Events {
     /// The cluster got its identity.
     pub(crate) async fn cluster_formed(&self, kafka: &ObjectReference) {
         let note = "The cluster has its id and its initial controllers; its nodes are created now.";
-        self.publish(kafka, Weight::Normal, "ClusterFormed", note).await;
+        self.publish(kafka, Weight::Normal, Reason::ClusterFormed, note).await;
     }
 
     /// A pod was restarted.
@@ -55,19 +56,19 @@ impl Events {
                 restart.pod
             );
             tracing::warn!(cluster = %key, "{note}");
-            self.publish(kafka, Weight::Warning, "PartitionsUnprotected", &note).await;
+            self.publish(kafka, Weight::Warning, Reason::PartitionsUnprotected, &note).await;
         }
         if let Some(left) = &restart.leaderless {
             let note = format!("While pod {} restarts, {left}", restart.pod);
             tracing::warn!(cluster = %key, "{note}");
-            self.publish(kafka, Weight::Warning, "QuorumUnprotected", &note).await;
+            self.publish(kafka, Weight::Warning, Reason::QuorumUnprotected, &note).await;
         }
     }
 
     /// An authority changed, after the cluster was made.
     pub(crate) async fn certificates(&self, key: &ClusterKey, kafka: &ObjectReference, issue: &Issue) {
         tracing::info!(cluster = %key, "{issue}");
-        self.publish(kafka, Weight::Normal, "CertificateAuthorityChanged", &issue.to_string()).await;
+        self.publish(kafka, Weight::Normal, Reason::CertificateAuthorityChanged, &issue.to_string()).await;
     }
 
     /// Kafka did what it was asked to do.
@@ -75,12 +76,12 @@ impl Events {
         let (reason, note) = match deed {
             Deed::Change(change) => (change.reason(), change.to_string()),
             Deed::Unregister(node) => {
-                ("BrokerUnregistered", format!("broker {node} is gone and was unregistered"))
+                (Reason::BrokerUnregistered, format!("broker {node} is gone and was unregistered"))
             }
             Deed::Metadata(change) => {
-                ("MetadataVersionChanged", format!("the metadata version is {} now", change.name))
+                (Reason::MetadataVersionChanged, format!("the metadata version is {} now", change.name))
             }
-            Deed::Configure(change) => ("SettingChanged", format!("{change}: done")),
+            Deed::Configure(change) => (Reason::SettingChanged, format!("{change}: done")),
         };
         tracing::info!(cluster = %key, "{note}");
         self.publish(kafka, Weight::Normal, reason, &note).await;
@@ -97,18 +98,18 @@ impl Events {
             "Annotation {annotation} has nothing left to do, and was removed. If something puts it back, take it out of that tool's manifests."
         );
         tracing::info!(cluster = %key, "{note}");
-        self.publish(kafka, Weight::Normal, "AnnotationRemoved", &note).await;
+        self.publish(kafka, Weight::Normal, Reason::AnnotationRemoved, &note).await;
     }
 
     /// Something of a cluster cannot be read.
     pub(crate) async fn unreadable(&self, object: &ObjectReference, note: &str) {
-        self.publish(object, Weight::Warning, "Unreadable", note).await;
+        self.publish(object, Weight::Warning, Reason::Unreadable, note).await;
     }
 
     /// A pool waits for an operator that looks after its cluster, and this is none.
     pub(crate) async fn not_ours(&self, key: &ClusterKey, pool: &ObjectReference, note: &str) {
         tracing::warn!(cluster = %key, "{note}");
-        self.publish(pool, Weight::Warning, "KafkaNotSelected", note).await;
+        self.publish(pool, Weight::Warning, Reason::KafkaNotSelected, note).await;
     }
 
     /// A condition is new.
@@ -129,23 +130,27 @@ impl Events {
             }
             ("Ready", true) => {
                 tracing::info!(cluster = %key, resource = resource.name, "ready");
-                self.publish(resource, Weight::Normal, "Ready", "All nodes are ready.").await;
+                self.publish(resource, Weight::Normal, Reason::Ready, "All nodes are ready.").await;
             }
             ("Ready", false) if refused => {
                 tracing::warn!(cluster = %key, reason, "{message}");
-                self.publish(resource, Weight::Warning, reason, message).await;
+                self.publish_as(resource, Weight::Warning, reason, message).await;
             }
             ("Ready", false) => tracing::info!(cluster = %key, reason, "{message}"),
             ("Warning", _) => {
                 tracing::warn!(cluster = %key, reason, "{message}");
-                self.publish(resource, Weight::Warning, reason, message).await;
+                self.publish_as(resource, Weight::Warning, reason, message).await;
             }
             ("ReconciliationPaused", _) => tracing::info!(cluster = %key, "paused"),
             _ => {}
         }
     }
 
-    async fn publish(&self, resource: &ObjectReference, weight: Weight, reason: &str, note: &str) {
+    async fn publish(&self, resource: &ObjectReference, weight: Weight, reason: Reason, note: &str) {
+        self.publish_as(resource, weight, reason.as_str(), note).await;
+    }
+
+    async fn publish_as(&self, resource: &ObjectReference, weight: Weight, reason: &str, note: &str) {
         let Some(time) = self.leadership.time_for(DEADLINE) else { return };
         match tokio::time::timeout(time, self.recorder.publish(resource, weight, reason, note)).await {
             Ok(Ok(())) => {}

@@ -15,12 +15,12 @@ use karst_core::internal_error;
 use karst_core::listeners;
 use karst_core::membership::Change;
 use karst_core::names::ClusterKey;
-use karst_core::notice::IDS_IGNORED;
 use karst_core::objects::Object;
 use karst_core::own_certificates;
 use karst_core::plan::{self, Deed, Fact, Plan, Protection};
 use karst_core::podset::{self, PodAction, Rendered};
 use karst_core::pools;
+use karst_core::reason::Reason;
 use karst_core::references;
 use karst_core::rewrites::Rewrite;
 use karst_core::rolling::Restart;
@@ -380,7 +380,9 @@ impl Passes {
         }
         // What can be said only now: in the next round the nodes have their ids.
         let said_now = plan.pool_statuses.into_iter().filter(|(pool, _)| {
-            plan.notices.iter().any(|notice| notice.reason() == IDS_IGNORED && notice.pool() == Some(pool))
+            plan.notices
+                .iter()
+                .any(|notice| notice.reason() == Reason::NodeIdsIgnored && notice.pool() == Some(pool))
         });
         let unsaid = self.report_pools(&world.key, &world.pools, &said_now.collect()).await;
         unsaid.into_iter().next().map_or(Ok(()), Err)

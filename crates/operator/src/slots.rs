@@ -200,6 +200,7 @@ mod tests {
     use super::*;
     use karst_core::certificates::Stale;
     use karst_core::ids::NodeId;
+    use karst_core::reason::Reason;
     use karst_core::rolling::Cause;
 
     fn key(name: &str) -> ClusterKey {
@@ -337,7 +338,7 @@ mod tests {
             assert!(!is_at_rest(&restarts, Some(&progress)));
         }
         let message = String::new();
-        let underway = Progress::Underway { reason: "NodesNotReady", message };
+        let underway = Progress::Underway { reason: Reason::NodesNotReady, message };
         assert!(!is_at_rest(&[], Some(&underway)));
         assert!(!is_at_rest(&[], None));
     }

@@ -17,6 +17,7 @@ use crate::names::{
     TRUSTED_AUTHORITIES_ANNOTATION, trust_secret,
 };
 use crate::notice::Notice;
+use crate::reason::Reason;
 use crate::world::{PodView, SecretView, World};
 
 /// Why the certificates that a pod started with make a restart necessary.
@@ -38,11 +39,11 @@ pub enum Stale {
 
 impl Stale {
     /// The reason of the event.
-    pub(crate) fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> Reason {
         match self {
-            Self::Trust => "ClusterCaCertKeyReplaced",
-            Self::Key => "CaCertHasOldGeneration",
-            Self::Ends(_) | Self::EndsSoon(_) => "KafkaCertificatesChanged",
+            Self::Trust => Reason::ClusterCaCertKeyReplaced,
+            Self::Key => Reason::CaCertHasOldGeneration,
+            Self::Ends(_) | Self::EndsSoon(_) => Reason::KafkaCertificatesChanged,
         }
     }
 }

@@ -66,8 +66,10 @@ mod logging {
             assert!(text.contains(".name = kafka.server\n") && text.contains(".level = DEBUG\n"), "{text}");
         }
         assert_eq!(plan.objects.len(), 6, "and nothing else changes: {:?}", plan.objects);
+        let uids = |world: &World| world.pods.values().map(|pod| pod.meta.uid.clone()).collect::<Vec<_>>();
+        let before = uids(&world);
         converge(&mut world);
-        assert!(world.pods.values().all(|pod| pod.meta.created.is_some()));
+        assert_eq!(uids(&world), before, "every pod is the one that it was");
         assert!(decide(&world).restarts.is_empty());
         assert_eq!(warnings(&world), "");
     }

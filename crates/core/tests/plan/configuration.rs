@@ -164,7 +164,7 @@ fn a_static_and_a_dynamic_setting_together_restart_each_pod_once() {
     set(&mut world, "log.retention.ms", 60_000);
     set(&mut world, "queued.max.requests", 300);
     let mut restarts: BTreeMap<String, usize> = BTreeMap::new();
-    for _ in 0..200 {
+    for _ in steps(200) {
         let plan = plan(&world).unwrap();
         for restart in plan.restarts.iter().filter(|_| plan.questions.is_empty()) {
             *restarts.entry(restart.pod.clone()).or_default() += 1;

@@ -40,8 +40,11 @@ fn objects(yaml: &str) -> Vec<Object> {
     loop {
         let plan = decide(&world);
         if plan.facts.is_empty() && plan.certificates.is_empty() {
+            // What was made beside the facts is to be seen too.
             world.services.clear();
             world.service_accounts.clear();
+            world.budgets.clear();
+            world.policies.clear();
             return decide(&world).objects;
         }
         carry_out(&mut world, plan);

@@ -152,7 +152,7 @@ fn brokers_behind_node_ports_are_started_once_with_the_port_that_they_got() {
     let mut world = with(outside("nodeport", true, json!({"bootstrap": {"nodePort": 32100}})));
     let mut kafka = Kafka::default();
     let mut restarts = 0;
-    for _ in 0..60 {
+    for _ in steps(60) {
         kafka = if kafka.voters.is_empty() { Kafka::formed(&world) } else { kafka };
         restarts += plan(&world).unwrap().restarts.len();
         if !step(&mut world, &mut kafka, &[]) {
@@ -226,7 +226,7 @@ fn a_load_balancer_without_an_address_delays_only_its_listener() {
     give_address(&mut world, "my-cluster-brokers-out-0", "lb-0.example.com");
     let mut restarted = Vec::new();
     let mut kafka = Kafka::formed(&world);
-    for _ in 0..60 {
+    for _ in steps(60) {
         restarted.extend(plan(&world).unwrap().restarts);
         if !step(&mut world, &mut kafka, &[]) {
             break;
@@ -311,7 +311,7 @@ fn a_service_that_kubernetes_refuses_is_told_and_nothing_else_waits_for_it() {
     // As the operator does: what is refused is remembered, with what was asked for.
     let mut asked = None;
     let mut kafka = Kafka::default();
-    for _ in 0..80 {
+    for _ in steps(80) {
         kafka = if kafka.voters.is_empty() { Kafka::formed(&world) } else { kafka };
         let mut next = plan(&world).unwrap();
         if let Some(at) = next.services.iter().position(|one| one.meta().name.as_deref() == Some(name)) {
@@ -460,7 +460,7 @@ fn a_listener_that_is_added_restarts_each_broker_once_and_no_controller() {
     set_listeners(&mut world, outside("nodeport", false, json!({})));
     let mut kafka = Kafka::formed(&world);
     let mut restarted = Vec::new();
-    for _ in 0..100 {
+    for _ in steps(100) {
         let next = plan(&world).unwrap();
         if next.questions.is_empty() {
             restarted.extend(next.restarts.into_iter().map(|restart| restart.pod));
@@ -732,7 +732,7 @@ fn authorization_is_on_all_nodes_and_a_change_of_it_restarts_them() {
     });
     let mut kafka = Kafka::formed(&world);
     let mut restarted = Vec::new();
-    for _ in 0..100 {
+    for _ in steps(100) {
         let next = plan(&world).unwrap();
         if next.questions.is_empty() {
             restarted.extend(next.restarts.into_iter().map(|restart| restart.pod));

@@ -698,7 +698,7 @@ fn ephemeral_controllers_leave_the_quorum_before_their_pods_go_and_join_it_again
         for pod in &asked {
             ask_pod(&mut world, pod, MANUAL);
         }
-        for _ in 0..300 {
+        for _ in steps(300) {
             let voted: BTreeSet<NodeId> = kafka.voters.iter().map(|voter| voter.node).collect();
             let uids: BTreeSet<String> = world.pods.values().map(|pod| pod.meta.uid.clone()).collect();
             if !step(&mut world, &mut kafka, &[]) {
@@ -774,7 +774,7 @@ fn a_broker_that_is_to_become_a_controller_restarts_before_those_that_wait_for_i
         ask_pod(&mut world, pod, MANUAL);
     }
     let mut kafka = Kafka::formed(&world);
-    for _ in 0..300 {
+    for _ in steps(300) {
         if !step(&mut world, &mut kafka, &[]) {
             break;
         }

@@ -80,7 +80,7 @@ fn the_list_of_bootstrap_servers_follows_and_restarts_nothing() {
     let mut kafka = Kafka::formed(&world);
     let uids: Vec<_> = world.pods.values().map(|pod| pod.revision().map(str::to_owned)).collect();
     scale(&mut world, "controllers", 5);
-    for _ in 0..100 {
+    for _ in steps(100) {
         assert_eq!(decide(&world).restarts, []);
         if !step(&mut world, &mut kafka, &[]) {
             break;
@@ -114,7 +114,7 @@ fn roles_are_added_and_removed_and_a_voter_leaves_before_it_restarts() {
     converge_safely(&mut world, &mut kafka, 3);
     assert_eq!(ids(&kafka), [0, 1, 2, 3, 4, 5]);
     edit_pool(&mut world, "brokers", |pool| pool.spec.roles = vec![Role::Broker]);
-    for _ in 0..200 {
+    for _ in steps(200) {
         let restarted: Vec<_> = decide(&world).restarts.into_iter().map(|restart| restart.node).collect();
         assert!(restarted.iter().all(|node| kafka.voters.iter().all(|voter| voter.node != *node)));
         if !step(&mut world, &mut kafka, &[]) {
@@ -668,7 +668,7 @@ fn a_person_restores_a_voter_after_the_majority_of_disks_was_lost_and_the_rest_i
     let claim_uid = world.claims[claim].meta.uid.clone();
     restore(&mut world, format!("4:{}", lost[1].directory));
     let mut deleted = BTreeSet::new();
-    for _ in 0..100 {
+    for _ in steps(100) {
         let before: BTreeSet<_> = world.pods.values().map(|pod| pod.meta.uid.clone()).collect();
         if !step_or_stand_still(&mut world, &mut kafka) {
             break;

@@ -44,7 +44,7 @@ fn an_upgrade_rolls_all_nodes_and_then_raises_the_metadata_version() {
     assert_eq!(status(&world).kafka_version.as_deref(), Some("3.9.1"));
     assert_eq!(status(&world).kafka_metadata_version.as_deref(), Some("3.9-IV0"));
     set_version(&mut world, "4.1.1");
-    for _ in 0..200 {
+    for _ in steps(200) {
         let before = running(&world);
         if !step(&mut world, &mut kafka, &[]) {
             break;
@@ -76,7 +76,7 @@ fn controllers_that_departed_run_once_more_so_that_the_metadata_version_can_move
     let voters = kafka.voters.clone();
     set_version(&mut world, "4.3.1");
     let (mut came, mut told_before_the_roll) = (BTreeSet::new(), false);
-    for _ in 0..200 {
+    for _ in steps(200) {
         if !step(&mut world, &mut kafka, &[]) {
             break;
         }
@@ -102,7 +102,7 @@ fn departed_controllers_stay_away_while_nothing_asks_for_them() {
         (kafka.spec.kafka.version, kafka.spec.kafka.metadata_version) =
             (Some("4.3.1".into()), Some("4.1".into()));
     });
-    for _ in 0..200 {
+    for _ in steps(200) {
         if !step(&mut world, &mut kafka, &[]) {
             break;
         }

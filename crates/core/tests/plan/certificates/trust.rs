@@ -94,7 +94,7 @@ fn an_operator_that_loses_its_certificate_with_the_authority_shows_that_of_a_nod
         life.world.secrets.remove(secret);
     }
     let mut told = Vec::new();
-    for _ in 0..300 {
+    for _ in steps(300) {
         life.kafka.is_silent = !life.is_heard();
         let goes_on = life.one_step();
         told.extend(conditions(&life.world, "Warning"));
@@ -528,7 +528,7 @@ fn restarts_while_waiting(
         world.secrets.remove(*secret).unwrap();
     }
     let mut restarts: Vec<Restart> = Vec::new();
-    for _ in 0..80 {
+    for _ in steps(80) {
         for pod in waiting {
             edit_pod(&mut world, pod, |pod| pod.ready = false);
         }

@@ -799,6 +799,11 @@ pub(crate) fn converge_kafka(world: &mut World, kafka: &mut Kafka, partitions: &
     panic!("it never comes to rest: {:?}", decide(world));
 }
 
+/// So many steps at most. Whoever has not come to rest by then, and left the loop, fails.
+pub(crate) fn steps(most: usize) -> impl Iterator<Item = usize> {
+    (0..=most).inspect(move |step| assert!(*step < most, "it does not come to rest within {most} steps"))
+}
+
 /// Asks, decides and carries out once. Was there anything to do?
 pub(crate) fn step(world: &mut World, kafka: &mut Kafka, partitions: &[PartitionView]) -> bool {
     let plan = plan(world).expect("a plan");
