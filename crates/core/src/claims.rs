@@ -67,7 +67,8 @@ impl Compared {
         if wanted <= asked || !claim.bound {
             return;
         }
-        let refused = world.refused_growth.get(&claim.meta.name).filter(|refused| refused.size == *size);
+        let refused =
+            world.memory.refused_growth.get(&claim.meta.name).filter(|refused| refused.size == *size);
         if let Some(refused) = refused {
             self.notices.push(Notice::GrowthRefused {
                 pool: node.pool.name.clone(),

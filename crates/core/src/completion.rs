@@ -20,14 +20,14 @@ pub(crate) fn judge(progress: Progress, plan: &Plan, world: &World) -> Progress 
 
 /// Is something on its way that pods do not show? What Kafka or Kubernetes would not do is told, and not waited for.
 fn is_underway(plan: &Plan, world: &World) -> bool {
-    let is_new = |deed: &Deed| !world.troubles.iter().any(|trouble| trouble.deed == *deed);
+    let is_new = |deed: &Deed| !world.memory.troubles.iter().any(|trouble| trouble.deed == *deed);
     // Before that, it may still come to be as it should be.
     let is_told = |contested: &String| {
         let is_it = |notice: &Notice| matches!(notice, Notice::ObjectKeepsChanging { object, .. } if object == contested);
         plan.notices.iter().any(is_it)
     };
     let was_refused = |service: &Object| {
-        service.meta().name.as_ref().is_some_and(|name| world.refused_services.contains_key(name))
+        service.meta().name.as_ref().is_some_and(|name| world.memory.refused_services.contains_key(name))
     };
     !plan.objects.iter().all(|object| plan.contested.contains(&object.describe()))
         || !plan.contested.iter().all(is_told)

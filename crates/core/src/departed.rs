@@ -70,7 +70,7 @@ fn is_in_the_way(world: &World, cluster: &Cluster) -> bool {
 /// They run from the moment at which everything else is ready for the new metadata version and Kafka refused it, until it is
 /// there.
 fn must_run(world: &World, cluster: &Cluster) -> bool {
-    let refused = || world.troubles.iter().any(|trouble| matches!(trouble.deed, Deed::Metadata(_)));
+    let refused = || world.memory.troubles.iter().any(|trouble| matches!(trouble.deed, Deed::Metadata(_)));
     let began = !there(world).is_empty();
     is_in_the_way(world, cluster) && (began || (refused() && upgrade::is_settled(world, cluster)))
 }

@@ -199,7 +199,7 @@ pub(crate) fn compare(world: &World, cluster: &Cluster) -> Result<Dynamic, serde
             continue;
         };
         let state = state(pod, wanted);
-        if world.checked_settings.get(&name) == Some(&state) {
+        if world.memory.checked_settings.get(&name) == Some(&state) {
             comparison.right.extend(comparison.wanted.keys().cloned());
             continue;
         }

@@ -33,6 +33,7 @@ mod limits;
 pub mod listeners;
 mod logging;
 pub mod membership;
+pub mod memory;
 mod metrics;
 mod migration;
 pub mod names;

@@ -233,7 +233,7 @@ impl Comparison<'_> {
         if changes.iter().all(|change| self.is_refused_join(change)) {
             let renewed = self.leaves(&self.renewed(), self.guard_of_renewal(), notices);
             // One that Kafka does not make either takes turns with the others.
-            let is_new = renewed.iter().all(|change| self.world.trouble_with(change).is_none());
+            let is_new = renewed.iter().all(|change| self.world.memory.trouble_with(change).is_none());
             if is_new && !renewed.is_empty() {
                 changes = renewed;
             } else {
@@ -254,7 +254,7 @@ impl Comparison<'_> {
     fn choose<'c>(&self, changes: &'c [Change]) -> Option<&'c Change> {
         changes.iter().min_by_key(|change| {
             let is_leader = change.node() == Some(self.quorum.leader);
-            let trouble = self.world.trouble_with(change);
+            let trouble = self.world.memory.trouble_with(change);
             let waits = trouble.is_some_and(|trouble| !self.world.time_until(trouble.until).is_zero());
             (is_leader, waits, trouble.map_or(0, |trouble| trouble.failures))
         })
@@ -262,7 +262,7 @@ impl Comparison<'_> {
 
     /// What Kafka said to a change that lets another one go first.
     fn refusal(&self, change: &Change) -> Option<Notice> {
-        let trouble = self.world.trouble_with(change)?;
+        let trouble = self.world.memory.trouble_with(change)?;
         Some(Notice::QuorumChangeFailed { change: change.to_string(), why: trouble.why.clone() })
     }
 
@@ -314,7 +314,7 @@ impl Comparison<'_> {
 
     /// Is it about a node that Kafka has refused a vote again and again? Nothing waits for it.
     fn is_refused_join(&self, change: &Change) -> bool {
-        matches!(change, Change::Join { voter, .. } if self.world.is_refused_a_vote(voter.node))
+        matches!(change, Change::Join { voter, .. } if self.world.memory.is_refused_a_vote(voter.node, self.world.now))
     }
 
     /// That is a change of one disk, and not of how many vote: who leaves joins again. Where Kafka refuses somebody a vote, they are fewer
@@ -333,7 +333,9 @@ impl Comparison<'_> {
     /// a vote again and again is not waited for.
     fn renewed(&self) -> Vec<(&Replica, Leaving)> {
         let is_it = |voter: &&Replica| self.renewal.leaves == Some(voter.node);
-        let has_its_place = |node: NodeId| self.quorum.has_voter(node) || self.world.is_refused_a_vote(node);
+        let has_its_place = |node: NodeId| {
+            self.quorum.has_voter(node) || self.world.memory.is_refused_a_vote(node, self.world.now)
+        };
         let is_complete = self.awaited().all(has_its_place);
         let renewed = self.quorum.voters.iter().filter(|_| is_complete).filter(is_it);
         renewed.map(|voter| (voter, Leaving::DiskGoes)).collect()

@@ -56,7 +56,7 @@ fn is_run_by_karst(world: &World, places: &BTreeSet<String>) -> bool {
     let mut by_karst = false;
     let mut by_another = false;
     for (name, set) in world.pod_sets.iter().filter(|(name, _)| places.contains(*name)) {
-        let is_looked_after = podset::was_looked_after(set, world.rendered.get(name));
+        let is_looked_after = podset::was_looked_after(set, world.memory.rendered.get(name));
         by_karst |= is_looked_after && set.meta.other_manager().is_none();
         by_another |= is_looked_after && set.meta.other_manager().is_some();
     }

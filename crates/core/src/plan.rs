@@ -17,6 +17,7 @@ use crate::identity::{self, Identity};
 use crate::ids::NodeId;
 use crate::listeners::{self, address};
 use crate::membership::{Change, Renewal};
+use crate::memory::Trouble;
 use crate::names::{
     ALLOW_LOSS_ANNOTATION, CLUSTER_LABEL, ClusterKey, EMPTY_VOTER_ANNOTATION, LISTENER_LABEL,
     MIGRATION_ANNOTATION, PAUSE_ANNOTATION, POOL_FINALIZER, POOL_LABEL, RESTORE_ANNOTATION, is_true,
@@ -31,7 +32,7 @@ use crate::rolling::{Due, Roll};
 use crate::safety::{self, Disks};
 use crate::status::{self, Progress};
 pub use crate::steps::{Deed, Fact, Mark, Plan, Protection, Questions, Racked, Removal, Seen};
-use crate::world::{Answer, Answers, PodSetView, PodView, QuorumView, Trouble, World};
+use crate::world::{Answer, Answers, PodSetView, PodView, QuorumView, World};
 use crate::{
     absences, anew, claims, completion, config, empty_disk, ending, ignored, left_behind, let_in, limits,
     membership, migration, own_certificates, pods, podset, rack, registration, removals, resolve,
@@ -357,7 +358,7 @@ fn notices(world: &World, cluster: Option<&Cluster>) -> Vec<Notice> {
     notices.extend(strangers::notices(world));
     let addresses: Vec<_> = world.answers.foreign_hosts.iter().cloned().collect();
     notices.extend((!addresses.is_empty()).then_some(Notice::ForeignHosts { addresses }));
-    notices.extend(world.refusals.iter().map(|what| Notice::Refused { what: what.clone() }));
+    notices.extend(world.memory.refusals().iter().map(|what| Notice::Refused { what: what.clone() }));
     notices.extend((!world.strays.is_empty()).then(|| Notice::Strays { strays: world.strays.clone() }));
     notices.extend(ignored::of_kafka(&world.kafka));
     notices.extend(world.pools.iter().filter_map(|(name, pool)| ignored::of_pool(name, pool)));
@@ -536,7 +537,7 @@ fn reach_listeners(
         }
         let meta = service.meta();
         let name = meta.name.clone().unwrap_or_default();
-        let refused = world.refused_services.get(&name);
+        let refused = world.memory.refused_services.get(&name);
         if let Some(refused) =
             refused.filter(|refused| refused.asked.as_deref() == listeners::services::asked(meta))
         {
@@ -626,7 +627,7 @@ fn configure(plan: &mut Plan, world: &World, settings: Dynamic) {
 
 /// What just failed gets a pause, and is told.
 fn pause_after_failures(plan: &mut Plan, world: &World) {
-    for Trouble { deed, why, until, .. } in &world.troubles {
+    for Trouble { deed, why, until, .. } in &world.memory.troubles {
         let Some(position) = plan.deeds.iter().position(|planned| planned == deed) else { continue };
         plan.notices.push(match deed {
             Deed::Change(change) => {
@@ -649,7 +650,7 @@ fn pause_after_failures(plan: &mut Plan, world: &World) {
 /// Kafka is asked to do a few things in each pass: whoever comes later in the pass waits for all of them. A change of the quorum comes
 /// first, and what failed before comes last, so that it does not stand in front of the rest for ever.
 fn leave_the_rest_for_later(plan: &mut Plan, world: &World) {
-    let has_failed = |deed: &Deed| world.troubles.iter().any(|trouble| trouble.deed == *deed);
+    let has_failed = |deed: &Deed| world.memory.troubles.iter().any(|trouble| trouble.deed == *deed);
     plan.deeds.sort_by_cached_key(|deed| !matches!(deed, Deed::Change(_)) && has_failed(deed));
     plan.deeds.truncate(MOST_DEEDS);
 }
@@ -699,7 +700,7 @@ fn roll(plan: &mut Plan, world: &World, roll: Roll) {
 /// While the quorum changes, its members stay. A change that waits after a failure holds nobody, unless it may have happened all the
 /// same: a restart may be just what it needs.
 fn keep_members(plan: &mut Plan, world: &World) {
-    let has_failed = world.troubles.iter().any(|trouble| matches!(trouble.deed, Deed::Change(_)));
+    let has_failed = world.memory.troubles.iter().any(|trouble| matches!(trouble.deed, Deed::Change(_)));
     let is_open = || world.answers.quorum.known().is_some_and(|quorum| !quorum.is_committed);
     if plan.change().is_some() || has_failed && is_open() {
         plan.restarts

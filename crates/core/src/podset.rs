@@ -109,7 +109,7 @@ pub(crate) fn was_looked_after(set: &PodSetView, rendered: Option<&Digest>) -> b
 
 /// The pod sets whose pods Karst described.
 pub(crate) fn described_by_karst(world: &World) -> impl Iterator<Item = (&String, &Arc<PodSetView>)> {
-    world.pod_sets.iter().filter(|(name, set)| is_rendered(set, world.rendered.get(*name)))
+    world.pod_sets.iter().filter(|(name, set)| is_rendered(set, world.memory.rendered.get(*name)))
 }
 
 fn is_recorded(set: &PodSetView) -> bool {
@@ -128,7 +128,7 @@ fn is_as(set: &PodSetView, rendered: Option<&Digest>) -> bool {
 /// before. They were looked at in vain, at least for what they no longer list, and nobody else tells them.
 pub fn admitted<'a>(world: &'a World, rendered: &'a Rendered) -> impl Iterator<Item = &'a String> {
     let is_new = |name: &String, set: &PodSetView| {
-        !is_as(set, world.rendered.get(name)) && is_as(set, rendered.get(name))
+        !is_as(set, world.memory.rendered.get(name)) && is_as(set, rendered.get(name))
     };
     world.pod_sets.iter().filter(move |(name, set)| is_new(name, set)).map(|(name, _)| name)
 }
@@ -138,7 +138,7 @@ pub type Rendered = BTreeMap<String, Digest>;
 
 /// What is known to be rendered from now on: what was rendered just now, and for pod sets whose pool is gone what was rendered last.
 pub fn remembered(world: &World, rendered: &Rendered) -> Rendered {
-    let before = world.rendered.iter().filter(|(name, _)| world.pod_sets.contains_key(*name));
+    let before = world.memory.rendered.iter().filter(|(name, _)| world.pod_sets.contains_key(*name));
     before.chain(rendered).map(|(name, digest)| (name.clone(), *digest)).collect()
 }
 

@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 use crate::ids::NodeId;
 use crate::membership;
+use crate::memory::Trouble;
 use crate::names;
 use crate::notice::Notice;
 use crate::terminating;
-use crate::world::{Answer, PodView, Trouble, World};
+use crate::world::{Answer, PodView, World};
 
 /// The first version that tells of brokers that do not serve.
 const TELLS_OF_ALL: (u32, u32) = (4, 0);
@@ -42,7 +43,8 @@ const AT_ONCE: usize = 8;
 
 /// Those of the brokers that are gone to unregister now. What Kafka would not do before counts: only when it was done, others follow.
 pub(crate) fn next(world: &World, gone: BTreeSet<NodeId>) -> Vec<NodeId> {
-    let failed: BTreeSet<NodeId> = world.troubles.iter().filter_map(Trouble::of_unregistration).collect();
+    let failed: BTreeSet<NodeId> =
+        world.memory.troubles.iter().filter_map(Trouble::of_unregistration).collect();
     let (before, new): (Vec<_>, Vec<_>) = gone.into_iter().partition(|node| failed.contains(node));
     before.into_iter().chain(new).take(AT_ONCE).collect()
 }

@@ -100,12 +100,12 @@ pub(crate) struct Contest {
 /// Takes those objects out of a plan that are not to be written again yet, and names those that are changed for too long.
 pub(crate) fn settle(plan: &mut Plan, world: &World) -> Result<Contest, serde_json::Error> {
     let mut contest = Contest::default();
-    if world.rewrites.is_empty() {
+    if world.memory.rewrites.is_empty() {
         return Ok(contest);
     }
     let mut contested = BTreeMap::new();
     for object in plan.objects.iter().chain(&plan.services) {
-        let known = world.rewrites.get(&object.describe()).filter(|known| known.is_contested());
+        let known = world.memory.rewrites.get(&object.describe()).filter(|known| known.is_contested());
         let Some(known) = known else { continue };
         if known.is_of(object)? {
             contested.insert(object.describe(), pods_of(object, world));
@@ -115,14 +115,14 @@ pub(crate) fn settle(plan: &mut Plan, world: &World) -> Result<Contest, serde_js
     let mut rests = Vec::new();
     let mut is_left_out = |object: &Object| {
         let name = object.describe();
-        let known = world.rewrites.get(&name).filter(|_| contested.contains_key(&name));
+        let known = world.memory.rewrites.get(&name).filter(|_| contested.contains_key(&name));
         let rest = known.and_then(|known| known.rest(world.now, known.pause(), known.last));
         rests.extend(rest);
         rest.is_some()
     };
     plan.objects.retain(|object| !is_left_out(object));
     plan.services.retain(|object| !is_left_out(object));
-    for (object, known) in &world.rewrites {
+    for (object, known) in &world.memory.rewrites {
         let pods = contested.get(object);
         if pods.is_none() && known.times < OFTEN {
             continue;

@@ -621,7 +621,8 @@ impl Choice<'_> {
         let leader = quorum.map(|quorum| quorum.leader);
         // Nobody misses the vote of one that Kafka gives none, and its restart may be what it needs.
         let has_vote = |node| quorum.is_some_and(|quorum| quorum.has_voter(node));
-        let votes = |node: NodeId| has_vote(node) || !self.world.is_refused_a_vote(node);
+        let votes =
+            |node: NodeId| has_vote(node) || !self.world.memory.is_refused_a_vote(node, self.world.now);
         group.sort_by_key(|due| {
             let node = due.node.id;
             (due.pod.ready, votes(node), leader == Some(node), node)
@@ -847,7 +848,7 @@ impl Choice<'_> {
         let wanted = self.cluster.voters().filter(can_join).map(|node| node.id);
         let without_vote = wanted.filter(|node| !quorum.has_voter(*node));
         let (refused, missing): (BTreeSet<NodeId>, BTreeSet<NodeId>) =
-            without_vote.partition(|node| self.world.is_refused_a_vote(*node));
+            without_vote.partition(|node| self.world.memory.is_refused_a_vote(*node, self.world.now));
         if !missing.is_empty() && !due.cannot_wait() {
             let missing = health::list(&missing);
             return Some(Held::Until(format!("these controllers have not joined the quorum yet: {missing}")));

@@ -492,8 +492,8 @@ mod tests {
 
     #[test]
     fn the_time_of_a_condition_moves_only_when_it_changes() {
-        let first = since(not_ready("Creating", "1 of 3"), None, at(100));
-        let later = since(not_ready("Creating", "2 of 3"), Some(&first), at(200));
+        let first = since(not_ready(Reason::Creating, "1 of 3"), None, at(100));
+        let later = since(not_ready(Reason::Creating, "2 of 3"), Some(&first), at(200));
         assert_eq!(later[0].last_transition_time, first[0].last_transition_time);
         let ready = since(Progress::Ready.conditions(), Some(&later), at(300));
         assert_eq!(ready[0].last_transition_time.as_deref(), Some("1970-01-01T00:05:00Z"));

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::memory::Stranger;
 use crate::names::{CLUSTER_ID_ANNOTATION, CLUSTER_LABEL, ClusterKey, KIND_LABEL, MANAGED_BY_LABEL};
 use crate::notice::Notice;
 use crate::objects::Object;
 use crate::steps::Removal;
-use crate::world::{Meta, Stranger, World};
+use crate::world::{Meta, World};
 
 /// Whose an object is, as it really is now. Nothing, when it is the cluster's, or may be taken for it.
 ///
@@ -100,7 +101,7 @@ pub fn owner_of_seen(world: &World, object: &Object) -> Option<String> {
 /// Is the object not to be written now, because one of somebody else is there? It is looked at again after a while.
 pub(crate) fn is_hidden(world: &World, object: &Object) -> bool {
     let is_known = || {
-        let known = world.strangers.get(&object.describe());
+        let known = world.memory.strangers.get(&object.describe());
         known.is_some_and(|stranger| !world.time_until(stranger.until).is_zero())
     };
     owner_of_seen(world, object).is_some() || is_known()
@@ -138,7 +139,8 @@ pub(crate) fn notices(world: &World) -> Vec<Notice> {
     let seen = accounts.chain(services).chain(maps).chain(budgets).chain(policies).chain(claims).chain(sets);
     let seen =
         seen.filter_map(|(kind, meta)| Some((format!("{kind} {}", meta.name), controller(world, meta)?)));
-    let met = world.strangers.iter().map(|(object, stranger)| (object.clone(), stranger.owner.clone()));
+    let met =
+        world.memory.strangers.iter().map(|(object, stranger)| (object.clone(), stranger.owner.clone()));
     let cluster = &world.key.name;
     seen.chain(met)
         .map(|(object, owner)| Notice::ForeignObject { object, owner, cluster: cluster.clone() })
@@ -147,7 +149,7 @@ pub(crate) fn notices(world: &World) -> Vec<Notice> {
 
 /// When to look at them again. Nobody tells when they are gone.
 pub(crate) fn look_again(world: &World) -> Option<Duration> {
-    let pauses = world.strangers.values().map(|stranger| world.time_until(stranger.until));
+    let pauses = world.memory.strangers.values().map(|stranger| world.time_until(stranger.until));
     pauses.filter(|pause| !pause.is_zero()).min()
 }
 
@@ -170,7 +172,7 @@ impl Needy {
             maps.map(|meta| meta.name.as_str()).chain(claims.filter_map(|meta| pod_of_claim(&meta.name)));
         let account = world.service_accounts.get(&world.key.service_account());
         let headless = world.services.get(&world.key.headless_service());
-        let mut needy = Self::of_met(&world.key, &world.strangers);
+        let mut needy = Self::of_met(&world.key, &world.memory.strangers);
         needy.pods.extend(seen.map(str::to_owned));
         needy.is_common |= account.is_some_and(|seen| is_theirs(&seen.meta));
         needy.is_common |= headless.is_some_and(|seen| is_theirs(&seen.meta));

@@ -60,8 +60,9 @@ pub(crate) fn keeps_from_starting(world: &World, pod: &str) -> Option<String> {
     if let Some(claim) = late.next() {
         return Some(format!("its PVC {} is still being deleted", claim.meta.name));
     }
-    if world.strangers.contains_key(&format!("Pod {pod}")) {
+    if world.memory.strangers.contains_key(&format!("Pod {pod}")) {
         return Some("a pod of somebody else has its name".to_owned());
     }
-    (!world.refusals.is_empty()).then(|| "Kubernetes refuses something; a warning says what".to_owned())
+    (!world.memory.refusals().is_empty())
+        .then(|| "Kubernetes refuses something; a warning says what".to_owned())
 }

@@ -36,7 +36,7 @@ impl Written {
 
 /// Was Kafka told exactly this, and did not do it?
 pub(crate) fn was_refused(world: &World, key: &str, value: &str) -> bool {
-    world.troubles.iter().any(|trouble| match &trouble.deed {
+    world.memory.troubles.iter().any(|trouble| match &trouble.deed {
         Deed::Configure(change) => change.key == key && change.value.as_deref() == Some(value),
         _ => false,
     })

@@ -158,7 +158,7 @@ pub(crate) fn metadata(world: &World, cluster: &Cluster) -> Option<MetadataChang
 pub(crate) fn waits_for(world: &World, change: &MetadataChange, gone: &BTreeSet<NodeId>) -> Option<Notice> {
     let failed = |node: &&NodeId| {
         let deed = Deed::Unregister(**node);
-        world.troubles.iter().any(|trouble| trouble.deed == deed)
+        world.memory.troubles.iter().any(|trouble| trouble.deed == deed)
     };
     let brokers: BTreeSet<NodeId> = gone.iter().filter(failed).copied().collect();
     let is_held = !brokers.is_empty();

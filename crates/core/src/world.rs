@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 
 use crate::cluster::Roles;
@@ -17,24 +17,17 @@ use crate::dynamic::RunningSetting;
 use crate::health;
 use crate::ids::{DirectoryId, Entropy, NodeId};
 use crate::listeners::kept::Serving;
-use crate::membership::Change;
+use crate::memory::Memory;
 use crate::names::{
     self, BROKER_ROLE_LABEL, CONTROLLER_ROLE_LABEL, ClusterKey, MANAGED_BY, MANAGED_BY_LABEL,
     REVISION_ANNOTATION, node_of_pod,
 };
 use crate::objects;
-use crate::podset::Rendered;
-use crate::rewrites::Rewrite;
-use crate::steps::Deed;
 
 /// No storage format has a longer name.
 const LONGEST_FORMAT: usize = 40;
 /// Twice as long as the longest pause that is remembered.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
-/// A change of the quorum that was not tried for so long after its pause is not wanted any more.
-const OUTDATED: SignedDuration = SignedDuration::from_secs(60);
-/// How often in a row a node must be refused before others stop waiting for it. One that just started is often refused once or twice.
-const REFUSED: u32 = 5;
 
 /// Who an object is, without the parts nobody looks at.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -533,90 +526,6 @@ impl Answers {
     }
 }
 
-/// Something that Kafka did not do when it was last asked to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
-    /// What.
-    pub deed: Deed,
-    /// What Kafka said.
-    pub why: String,
-    /// Not to be tried again before.
-    pub until: Timestamp,
-    /// How many times in a row it did not.
-    pub failures: u32,
-}
-
-/// How many unregistrations that failed are remembered in a cluster. Fewer are tried at a time; the others are of brokers that are not
-/// to be unregistered any more.
-const MOST_UNREGISTRATIONS: usize = 16;
-
-impl Trouble {
-    /// Forgets the oldest unregistrations when there are too many: Kafka may name other brokers each time it is asked.
-    pub fn keep_few(all: &mut Vec<Self>) {
-        let count = all.iter().filter_map(Self::of_unregistration).count();
-        let mut too_many = count.saturating_sub(MOST_UNREGISTRATIONS);
-        all.retain(|trouble| {
-            let goes = too_many > 0 && trouble.of_unregistration().is_some();
-            too_many -= usize::from(goes);
-            !goes
-        });
-    }
-
-    /// The broker that Kafka did not forget.
-    pub(crate) fn of_unregistration(&self) -> Option<NodeId> {
-        match self.deed {
-            Deed::Unregister(node) => Some(node),
-            _ => None,
-        }
-    }
-
-    /// May it be forgotten when this is remembered? Of what takes the place of each other only the newest is still wanted. Each node
-    /// joins or leaves by itself: they take turns, and none is to forget how often it was refused.
-    pub fn is_replaced_by(&self, newer: &Deed, now: Timestamp) -> bool {
-        match (newer, &self.deed) {
-            (Deed::Unregister(_), _) => false,
-            (Deed::Configure(newer), Deed::Configure(older)) => {
-                (&newer.key, newer.node) == (&older.key, older.node)
-            }
-            (Deed::Change(newer), Deed::Change(older)) => {
-                newer.node() == older.node() || now.duration_since(self.until) > OUTDATED
-            }
-            _ => std::mem::discriminant(newer) == std::mem::discriminant(&self.deed),
-        }
-    }
-}
-
-/// The growth of a claim that Kubernetes refused when it was last tried.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RefusedGrowth {
-    /// The size it was to get.
-    pub size: String,
-    /// What Kubernetes said.
-    pub why: String,
-    /// Not to be tried again before.
-    pub until: Timestamp,
-}
-
-/// An object of somebody else that was found in place of one that the cluster needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stranger {
-    /// Whose it is.
-    pub owner: String,
-    /// Not to be looked at again before.
-    pub until: Timestamp,
-}
-
-/// A service of a listener that Kubernetes did not take when it was last written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RefusedService {
-    /// What was asked for, by its mark.
-    pub asked: Option<String>,
-    /// What Kubernetes said.
-    pub why: String,
-    /// Not to be tried again before.
-    pub until: Timestamp,
-}
-
 pub use crate::own_certificates::Files;
 pub use crate::references::{Reference, Texts};
 pub use crate::secrets::{OperatorIdentity, SecretContent, SecretView};
@@ -668,8 +577,6 @@ pub struct World {
     pub taken: BTreeMap<String, ClusterKey>,
     /// Its pods.
     pub pods: BTreeMap<String, Arc<PodView>>,
-    /// Pods that are to exist and do not, and since when that is known: see [`crate::absences::of`].
-    pub absent: BTreeMap<String, Timestamp>,
     /// Its ConfigMaps.
     pub config_maps: BTreeMap<String, Arc<ConfigMapView>>,
     /// Its services.
@@ -692,22 +599,8 @@ pub struct World {
     pub strays: Vec<String>,
     /// What Kafka itself says.
     pub answers: Answers,
-    /// What went wrong last, and is worth a pause.
-    pub troubles: Vec<Trouble>,
-    /// Nodes that were seen to run with the settings that were wanted then, by their pods.
-    pub checked_settings: BTreeMap<String, Digest>,
-    /// Pod sets as they were rendered last by this operator.
-    pub rendered: Rendered,
-    /// Claims that could not grow, by name.
-    pub refused_growth: BTreeMap<String, RefusedGrowth>,
-    /// What else Kubernetes refused, in its own words.
-    pub refusals: BTreeSet<String>,
-    /// Objects of others in place of the cluster's, by kind and name.
-    pub strangers: BTreeMap<String, Stranger>,
-    /// How often the same was written to objects lately, by kind and name.
-    pub rewrites: BTreeMap<String, Rewrite>,
-    /// Services of listeners that Kubernetes refused, by name.
-    pub refused_services: BTreeMap<String, RefusedService>,
+    /// What is remembered of earlier passes.
+    pub memory: Memory,
     /// Secrets of users that the resource names. One that is not here was not read yet.
     pub referenced: BTreeMap<String, Reference<Arc<Files>>>,
     /// What the operator was told.
@@ -775,21 +668,6 @@ impl World {
         self.hosts(|pod| {
             let node = names::node_of_pod(&pod.meta.name);
             pod.runs_broker() && pod.serves_kafka() && node.is_some_and(|node| current.contains(&node))
-        })
-    }
-
-    /// What Kafka said when it did not make a change of the quorum.
-    pub(crate) fn trouble_with(&self, change: &Change) -> Option<&Trouble> {
-        self.troubles.iter().find(|trouble| matches!(&trouble.deed, Deed::Change(failed) if failed == change))
-    }
-
-    /// Has this node been refused a vote again and again, and lately? It may have joined all the same, and lost its vote since.
-    pub(crate) fn is_refused_a_vote(&self, node: NodeId) -> bool {
-        self.troubles.iter().any(|trouble| {
-            let is_its =
-                matches!(&trouble.deed, Deed::Change(Change::Join { voter, .. }) if voter.node == node);
-            let is_recent = self.now.duration_since(trouble.until) <= OUTDATED;
-            is_its && is_recent && trouble.failures >= REFUSED
         })
     }
 

@@ -26,7 +26,6 @@ use karst_core::names::{
 };
 use karst_core::objects::Object;
 use karst_core::plan::{Mark, Protection};
-use karst_core::rewrites::Rewrite;
 use karst_core::world::{PodView, World};
 use karst_core::{stored, strangers};
 use kube::api::{ApiResource, DynamicObject, ListParams, ObjectList, PartialObjectMeta, Patch, PatchParams};
@@ -40,8 +39,8 @@ use crate::heartbeats::{Heartbeats, Part};
 use crate::index::{Index, Indexed};
 use crate::keys::Keys;
 use crate::lease::Leadership;
+use crate::memories::Memories;
 use crate::queue::Queue;
-use crate::refusals::Refusals;
 use crate::views::{
     AccountWire, BudgetWire, ClaimWire, ConfigMapWire, PodWire, PolicyWire, ServiceWire, Watched,
 };
@@ -64,8 +63,7 @@ pub(crate) struct Hands {
     pub(crate) leadership: Arc<Leadership>,
     pub(crate) heartbeats: Arc<Heartbeats>,
     pub(crate) confirmed: Arc<Confirmed>,
-    /// How often the same was written to objects lately, by kind and name.
-    pub(crate) rewrites: Arc<Refusals<Rewrite>>,
+    pub(crate) memories: Arc<Memories>,
     pub(crate) keys: Keys,
 }
 
@@ -248,18 +246,16 @@ impl Hands {
         object: &Object,
         difference: Option<String>,
     ) -> Result<(), Failure> {
-        let name = object.describe();
-        let rewrite = Rewrite::after(world.rewrites.get(&name), object, world.now, difference);
-        let rewrite = rewrite.map_err(|source| Failure::Render { what: name.clone(), source })?;
-        self.rewrites.remember(&world.key, &name, rewrite);
-        Ok(())
+        let remembered =
+            self.memories.change(&world.key, |memory| memory.wrote(object, world.now, difference));
+        remembered.map_err(|source| Failure::Render { what: object.describe(), source })
     }
 
     /// What is different in an object that was written lately and is not as it was written, and who changed it last. For people:
     /// without an answer it is written all the same.
     async fn difference(&self, world: &World, object: &Object) -> Result<Option<String>, Failure> {
         let render = |source| Failure::Render { what: object.describe(), source };
-        let known = world.rewrites.get(&object.describe());
+        let known = world.memory.rewrites.get(&object.describe());
         if !known.is_some_and(|known| known.is_of(object).is_ok_and(|is_again| is_again)) {
             return Ok(None);
         }

@@ -1,7 +1,6 @@
 //! The operator: watches Kubernetes, lets `karst-core` decide, and carries it out.
 
 mod ask;
-mod checked;
 mod clients;
 mod clock;
 mod connection;
@@ -15,6 +14,7 @@ mod index;
 mod keys;
 mod lease;
 mod machines;
+mod memories;
 mod metrics;
 mod panics;
 mod pass;
@@ -23,13 +23,11 @@ mod queue;
 mod recorder;
 mod references;
 mod refusals;
-mod rendered;
 mod run;
 mod settings;
 mod silences;
 mod slots;
 mod texts;
-mod troubles;
 mod unreadable;
 mod views;
 mod watch;

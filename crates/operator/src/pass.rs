@@ -14,6 +14,7 @@ use karst_core::ids::Entropy;
 use karst_core::internal_error;
 use karst_core::listeners;
 use karst_core::membership::Change;
+use karst_core::memory::{Memory, Stranger};
 use karst_core::names::ClusterKey;
 use karst_core::objects::Object;
 use karst_core::own_certificates;
@@ -22,17 +23,15 @@ use karst_core::podset::{self, PodAction, Rendered};
 use karst_core::pools;
 use karst_core::reason::Reason;
 use karst_core::references;
-use karst_core::rewrites::Rewrite;
 use karst_core::rolling::Restart;
 use karst_core::status::Progress;
 use karst_core::strangers::Needy;
-use karst_core::world::{Answers, RefusedGrowth, RefusedService, Settings, Stranger, World};
+use karst_core::world::{Answers, Settings, World};
 use kube::Resource;
 use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::ask::{self, Terms};
-use crate::checked::Checked;
 use crate::clients::{Clients, Unchanged};
 use crate::clock;
 use crate::events::Events;
@@ -43,11 +42,9 @@ use crate::panics::Panicked;
 use crate::places::{Pace, Place, Room};
 use crate::queue::{Outcome, Work};
 use crate::references::References;
-use crate::refusals::{Refusals, is_current, next_try};
-use crate::rendered::RenderedSets;
+use crate::refusals::Refusals;
 use crate::silences::{self, Insistence, Silences};
 use crate::slots::Slots;
-use crate::troubles::Troubles;
 use crate::unreadable::{self, LeftAlone};
 use crate::views::SecretWire;
 use crate::workers::Job;
@@ -121,8 +118,6 @@ pub(crate) type Decide = fn(&World) -> Result<Plan, serde_json::Error>;
 #[derive(Debug)]
 pub(crate) struct Passes {
     pub(crate) decide: Decide,
-    /// Pods that are to exist and do not, since when.
-    pub(crate) absences: Refusals<Timestamp>,
     pub(crate) hands: Hands,
     pub(crate) events: Events,
     pub(crate) config_maps: References<ConfigMap>,
@@ -132,22 +127,8 @@ pub(crate) struct Passes {
     /// Pod sets whose work panicked, and where.
     pub(crate) panics: Refusals<Panicked>,
     pub(crate) terms: Arc<Terms>,
-    pub(crate) troubles: Troubles,
-    /// Claims that would not grow.
-    pub(crate) growths: Refusals<RefusedGrowth>,
-    /// What Kubernetes did not answer in time when it was last asked, by who asked for it.
-    pub(crate) late: Refusals<BTreeSet<String>>,
-    /// Objects of others in place of those of clusters, by kind and name.
-    pub(crate) strangers: Refusals<Stranger>,
     /// What cannot be read, and was told.
     pub(crate) unreadable: LeftAlone,
-    /// What Kubernetes refused besides, by who asked for it.
-    pub(crate) refusals: Refusals<BTreeSet<String>>,
-    pub(crate) checked: Checked,
-    /// Pod sets as they were rendered last.
-    pub(crate) rendered: RenderedSets,
-    /// Services of listeners that were not taken.
-    pub(crate) doors: Refusals<RefusedService>,
     pub(crate) named_secrets: References<SecretWire>,
     pub(crate) settings: Arc<Settings>,
     /// Are all `Kafka` resources seen? With a selector, one that is not seen may exist all the same.
@@ -246,17 +227,8 @@ impl Passes {
         self.silences.forget(key);
         self.terms.forget(key);
         self.config_maps.forget(key);
-        self.troubles.forget(key);
         self.panics.forget_cluster(key);
-        self.absences.forget_cluster(key);
-        self.late.forget_cluster(key);
-        self.growths.forget_cluster(key);
-        self.refusals.forget_cluster(key);
-        self.strangers.forget_cluster(key);
-        self.checked.forget(key);
-        self.rendered.forget(key);
-        self.doors.forget_cluster(key);
-        self.hands.rewrites.forget_cluster(key);
+        self.hands.memories.forget(key);
         self.named_secrets.forget(key);
         self.unreadable.forget(key);
     }
@@ -318,7 +290,6 @@ impl Passes {
             pools: snapshot.pools,
             pod_sets: snapshot.pod_sets,
             pods: snapshot.pods,
-            absent: BTreeMap::new(),
             config_maps: snapshot.config_maps,
             services: snapshot.services,
             service_accounts: snapshot.accounts,
@@ -330,14 +301,7 @@ impl Passes {
             unreadable,
             strays,
             answers,
-            troubles: self.troubles.of(key),
-            checked_settings: self.checked.of(key),
-            rendered: self.rendered.of(key),
-            refused_growth: self.growths.of(key),
-            refusals: self.refusals.of(key).into_values().flatten().collect(),
-            strangers: self.known_strangers(key),
-            rewrites: self.rewrites_of(key),
-            refused_services: self.doors.of(key),
+            memory: self.remembered(key),
             referenced: BTreeMap::new(),
             settings: Arc::clone(&self.settings),
             now: Timestamp::now(),
@@ -351,8 +315,8 @@ impl Passes {
             named.entry(node).or_default().extend(files);
         }
         world.referenced = self.named_secrets.of(key, &named);
-        world.absent = absences::of(&world, &self.absences.of(key));
-        self.absences.replace(key, world.absent.clone());
+        world.memory.absent = absences::of(&world);
+        self.remember(key, |memory| memory.absent.clone_from(&world.memory.absent));
         world
     }
 
@@ -425,28 +389,19 @@ impl Passes {
             plan.rely_on_no_pods();
             failures.push(failure);
         }
-        let met: Vec<_> = plan.objects.iter().map(Object::describe).collect();
-        let met = met.into_iter().filter(|object| world.strangers.contains_key(object)).collect::<Vec<_>>();
         let unwritten = self.hands.write(world, std::mem::take(&mut plan.objects)).await;
-        if unwritten.is_empty() {
-            met.iter().for_each(|object| self.strangers.forget(key, object));
-        }
         let mut has_news = self.meet_strangers(key, &unwritten);
         // What is somebody else's waits, and nothing else does.
         failures.extend(unwritten.into_iter().filter(|failure| !failure.is_foreign()));
         for (service, outcome) in self.hands.write_each(world, std::mem::take(&mut plan.services)).await {
             let name = service.meta().name.as_deref().unwrap_or_default();
             match outcome {
-                Ok(()) => {
-                    self.doors.forget(key, name);
-                    self.strangers.forget(key, &service.describe());
-                }
+                Ok(()) => self.remember(key, |memory| drop(memory.refused_services.remove(name))),
                 Err(failure) if failure.is_unwillingness() && !failure.is_namespace_going() => {
                     tracing::warn!(cluster = %key, %failure, "its listener goes on without");
                     self.meet_strangers(key, std::slice::from_ref(&failure));
-                    let asked = listeners::services::asked(service.meta()).map(str::to_owned);
-                    let refused = RefusedService { asked, why: failure.words(), until: next_try() };
-                    self.doors.remember(key, name, refused);
+                    let (asked, why) = (listeners::services::asked(service.meta()), failure.words());
+                    self.remember(key, |memory| memory.service_refused(name, asked, why, Timestamp::now()));
                     has_news = true;
                 }
                 Err(failure) => failures.push(failure),
@@ -479,7 +434,8 @@ impl Passes {
             failures.extend(self.restart(world, restart, empty).await.err());
         }
         let look_again = plan.look_again.into_iter().chain(admission.look_again).min();
-        self.checked.remember(key, std::mem::take(&mut plan.checked_settings));
+        let checked = std::mem::take(&mut plan.checked_settings);
+        self.remember(key, |memory| memory.checked_settings.extend(checked));
         failures.extend(self.ask_kafka_for_all(world, &plan.deeds, place).await);
         for annotation in &plan.forgotten {
             match self.hands.forget_annotation(world, annotation).await {
@@ -528,32 +484,29 @@ impl Passes {
 
     /// Remembers objects of others that were met in place of the cluster's. Were there any?
     fn meet_strangers(&self, key: &ClusterKey, failures: &[Failure]) -> bool {
-        let mut known = self.strangers.of(key);
         let mut has_met = false;
+        let known = self.remembered(key).strangers;
         for failure in failures {
             let Failure::Foreign { object, owner } = failure else { continue };
-            if known.remove(object).is_none_or(|known| known.owner != *owner) {
+            if known.get(object).is_none_or(|known| known.owner != *owner) {
                 tracing::warn!(cluster = %key, %failure, "what needs it waits");
             }
-            let stranger = Stranger { owner: owner.clone(), until: next_try() };
-            self.strangers.remember(key, object, stranger);
+            self.remember(key, |memory| memory.met_stranger(object, owner, Timestamp::now()));
             has_met = true;
         }
         has_met
     }
 
-    /// What was written lately. The rest is as it should be, and forgotten.
-    fn rewrites_of(&self, key: &ClusterKey) -> BTreeMap<String, Rewrite> {
-        let now = Timestamp::now();
-        self.hands.rewrites.retain(key, |rewrite| rewrite.is_current(now));
-        self.hands.rewrites.of(key)
+    /// What is remembered of a cluster, as far as it is still of use.
+    fn remembered(&self, key: &ClusterKey) -> Memory {
+        self.remember(key, |memory| {
+            memory.begin_pass(Timestamp::now());
+            memory.clone()
+        })
     }
 
-    /// Those that were met lately.
-    fn known_strangers(&self, key: &ClusterKey) -> BTreeMap<String, Stranger> {
-        let mut known = self.strangers.of(key);
-        known.retain(|_, stranger| is_current(stranger.until));
-        known
+    fn remember<T>(&self, key: &ClusterKey, happens: impl FnOnce(&mut Memory) -> T) -> T {
+        self.hands.memories.change(key, happens)
     }
 
     /// Remembers what Kubernetes refused to whoever asked, and what it did not answer twice in a row. Tells whether there is something
@@ -562,13 +515,8 @@ impl Passes {
         let words = |is_it: fn(&Failure) -> bool| -> BTreeSet<String> {
             failures.iter().filter(|failure| is_it(failure)).map(ToString::to_string).collect()
         };
-        let late = words(Failure::is_late);
-        let late_before = self.late.of(key).remove(who).unwrap_or_default();
-        let mut told = words(Failure::is_to_be_told);
-        told.extend(late.intersection(&late_before).cloned());
-        self.late.set(key, who, Some(late).filter(|late| !late.is_empty()));
-        let told = told.into_iter().take(TOLD).collect::<BTreeSet<_>>();
-        self.refusals.set(key, who, Some(told).filter(|told| !told.is_empty()))
+        let (refused, late) = (words(Failure::is_to_be_told), words(Failure::is_late));
+        self.remember(key, |memory| memory.kubernetes_refused(who, refused, late))
     }
 
     /// Lets the cluster say what was refused to a pod set, if that is news.
@@ -581,13 +529,12 @@ impl Passes {
     /// Lets a claim grow. That Kubernetes refuses is remembered, so that it is told and does not repeat itself at once.
     async fn grow(&self, key: &ClusterKey, growth: &Growth) -> Result<Grown, Failure> {
         match self.hands.grow(key, growth).await {
-            Ok(()) => self.growths.forget(key, &growth.claim),
+            Ok(()) => self.remember(key, |memory| drop(memory.refused_growth.remove(&growth.claim))),
             Err(failure) if failure.is_missing() => {}
             Err(failure) if failure.is_refusal() => {
                 tracing::warn!(cluster = %key, %failure, "the claim stays as it is");
-                let (size, why) = (growth.size.clone(), failure.words());
-                let refused = RefusedGrowth { size, why, until: next_try() };
-                self.growths.remember(key, &growth.claim, refused);
+                let (claim, size, why) = (&growth.claim, &growth.size, failure.words());
+                self.remember(key, |memory| memory.growth_refused(claim, size, why, Timestamp::now()));
                 return Ok(Grown::Refused);
             }
             Err(failure) => return Err(failure),
@@ -660,7 +607,7 @@ impl Passes {
         let Some(time) = self.hands.leadership.time_for(DEADLINE) else { return Err(Failure::NotLeader) };
         if matches!(deed, Deed::Configure(_)) {
             // Before it is told: without an answer it may have happened all the same.
-            self.checked.forget(key);
+            self.remember(key, |memory| memory.checked_settings.clear());
         }
         let began = Instant::now();
         let done = tokio::time::timeout(time, self.clients.do_it(world, deed)).await;
@@ -668,10 +615,10 @@ impl Passes {
         self.silences.took(key, took);
         if let Err(error) = done.unwrap_or(Err(Unchanged::Late(time))) {
             tracing::warn!(cluster = %key, ?deed, %error, "Kafka did not do it");
-            self.troubles.remember(key, deed, &error);
+            self.remember(key, |memory| memory.kafka_refused(deed, &error, Timestamp::now()));
             return Ok(if took >= silences::LONG { Said::Nothing } else { Said::Something });
         }
-        self.troubles.succeeded(key, deed);
+        self.remember(key, |memory| memory.kafka_did(deed));
         self.events.done(key, &world.kafka.object_ref(&()), deed).await;
         if let Deed::Unregister(node) = deed {
             self.hands.forget_broker(world, *node).await?;
@@ -823,7 +770,8 @@ impl Passes {
 
     /// From now on pods are made for the pod sets as they were just rendered.
     fn admit_pod_sets(&self, world: &World, rendered: &Rendered) {
-        self.rendered.remember(&world.key, podset::remembered(world, rendered));
+        let rendered_now = podset::remembered(world, rendered);
+        self.remember(&world.key, |memory| memory.rendered = rendered_now);
         let work = |name: &String| Work::PodSet { cluster: world.key.clone(), name: name.clone() };
         let admitted: Vec<_> = podset::admitted(world, rendered).map(work).collect();
         if !admitted.is_empty() {
@@ -849,16 +797,15 @@ impl Passes {
         if set.meta.other_manager().is_some() || self.is_not_ours(cluster) {
             return Outcome::Done { look_again: None };
         }
-        let rendered = self.rendered.of(cluster);
-        let rendered = rendered.get(name);
+        let memory = self.remembered(cluster);
+        let rendered = memory.rendered.get(name);
         if !podset::is_rendered(&set, rendered) {
             tracing::warn!(%cluster, pod_set = %name, "its pods were not described by Karst: none is made and none removed");
         }
         let mut plan = podset::plan(&set, &pods, &going, rendered);
-        let strangers = self.known_strangers(cluster);
-        let needy = Needy::of_met(cluster, &strangers);
+        let needy = Needy::of_met(cluster, &memory.strangers);
         plan.actions.retain(|action| !action.is_creation() || needy.may_start(action.pod()));
-        let waits = wait_for_strangers(&mut plan.actions, &strangers, Timestamp::now());
+        let waits = wait_for_strangers(&mut plan.actions, &memory.strangers, Timestamp::now());
         if plan.actions.iter().any(PodAction::is_creation)
             && let Err(failure) = self.hands.is_as_seen(&cluster.namespace, &set).await
         {
@@ -873,7 +820,7 @@ impl Passes {
         let actions = plan.actions.iter().map(|action| async move {
             let outcome = self.hands.handle_pod(cluster, set, action).await;
             if outcome.is_ok() && action.is_creation() {
-                self.strangers.forget(cluster, &stranger(action.pod()));
+                self.remember(cluster, |memory| drop(memory.strangers.remove(&stranger(action.pod()))));
             }
             outcome
         });

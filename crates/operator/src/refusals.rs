@@ -4,23 +4,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use k8s_openapi::jiff::Timestamp;
 use karst_core::names::ClusterKey;
-
-/// How long to wait before the same is tried again. Somebody has to change something meanwhile, and nobody tells.
-const PAUSE: Duration = Duration::from_secs(60);
-
-/// When something that was refused now is tried again.
-pub(crate) fn next_try() -> Timestamp {
-    Timestamp::now().checked_add(PAUSE).unwrap_or(Timestamp::MAX)
-}
-
-/// Is what was to be tried again at this time still worth a word? If nobody tried, nobody wants it any more.
-pub(crate) fn is_current(next_try: Timestamp) -> bool {
-    next_try.checked_add(PAUSE).is_ok_and(|end| Timestamp::now() < end)
-}
 
 /// What was refused, by cluster and by the name of the object.
 #[derive(Debug)]
@@ -59,26 +44,6 @@ impl<T: Clone> Refusals<T> {
             None => self.forget(key, name),
         }
         is_new
-    }
-
-    /// Forgets all of a cluster's but these.
-    pub(crate) fn retain(&self, key: &ClusterKey, is_kept: impl Fn(&T) -> bool) {
-        let mut all = self.lock();
-        if let Some(known) = all.get_mut(key) {
-            known.retain(|_, one| is_kept(one));
-            if known.is_empty() {
-                all.remove(key);
-            }
-        }
-    }
-
-    /// Of a cluster this is known now, and nothing else.
-    pub(crate) fn replace(&self, key: &ClusterKey, all: BTreeMap<String, T>) {
-        let mut known = self.lock();
-        match all.is_empty() {
-            true => drop(known.remove(key)),
-            false => drop(known.insert(key.clone(), all)),
-        }
     }
 
     /// It was done.

@@ -13,7 +13,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::Terms;
-use crate::checked::Checked;
 use crate::clients::Clients;
 use crate::connection;
 use crate::events::Events;
@@ -29,11 +28,9 @@ use crate::places::Places;
 use crate::queue::Queue;
 use crate::references::References;
 use crate::refusals::Refusals;
-use crate::rendered::RenderedSets;
 use crate::settings::Settings;
 use crate::silences::Silences;
 use crate::slots::Slots;
-use crate::troubles::Troubles;
 use crate::unreadable::LeftAlone;
 use crate::watch::{self, Synced};
 use crate::workers::Workers;
@@ -107,8 +104,6 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
     let identity = settings.lease.as_ref().map(|lease| lease.identity.clone());
     let passes = Passes {
         decide: plan::plan,
-        absences: Refusals::default(),
-        late: Refusals::default(),
         hands: Hands {
             client: client.clone(),
             index: Arc::clone(&index),
@@ -116,7 +111,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
             leadership: Arc::clone(&leadership),
             heartbeats: Arc::clone(&heartbeats),
             confirmed: Arc::default(),
-            rewrites: Arc::default(),
+            memories: Arc::default(),
             keys: Keys::default(),
         },
         config_maps: References::new(client.clone(), Arc::clone(&queue), Arc::clone(&heartbeats)),
@@ -127,14 +122,7 @@ pub(crate) async fn run(settings: Settings) -> anyhow::Result<()> {
         silences: Silences::default(),
         panics: Refusals::default(),
         terms,
-        troubles: Troubles::default(),
-        growths: Refusals::default(),
-        strangers: Refusals::default(),
         unreadable: LeftAlone::default(),
-        refusals: Refusals::default(),
-        checked: Checked::default(),
-        rendered: RenderedSets::default(),
-        doors: Refusals::default(),
         settings: Arc::clone(&settings.core),
         sees_all: settings.selector.is_none(),
     };

@@ -10,18 +10,16 @@ pub(crate) mod kafka;
 mod orphans;
 mod pods;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::jiff::Timestamp;
 use karst_core::absences;
-use karst_core::digest::Digest;
 use karst_core::ids::Entropy;
+use karst_core::memory::Memory;
 use karst_core::names::{ClusterKey, POOL_LABEL};
 use karst_core::plan::{self, Plan};
-use karst_core::podset::{self, Rendered};
-use karst_core::rewrites::Rewrite;
-use karst_core::world::{Answers, Settings, Stranger, Trouble, World};
+use karst_core::podset;
+use karst_core::world::{Answers, Settings, World};
 
 use self::cache::Cache;
 use crate::dice::Dice;
@@ -72,18 +70,8 @@ pub struct Operator {
     key: ClusterKey,
     settings: Arc<Settings>,
     cache: Cache,
-    /// Pods that are to exist and do not, since when.
-    absent: BTreeMap<String, Timestamp>,
-    /// What Kafka did not do.
-    troubles: Vec<Trouble>,
-    /// Nodes that were seen to run with the settings that are wanted.
-    checked: BTreeMap<String, Digest>,
-    /// Objects of others that were met.
-    strangers: BTreeMap<String, Stranger>,
-    /// The pod sets as they were rendered last.
-    rendered: Rendered,
-    /// How often the same was written to objects lately.
-    rewrites: BTreeMap<String, Rewrite>,
+    /// What is remembered from one pass to the next.
+    memory: Memory,
     mint: Mint,
     /// When the cluster is looked at again.
     due: Option<u64>,
@@ -118,12 +106,7 @@ impl Operator {
                 privileged_templates: false,
             }),
             cache: Cache::default(),
-            absent: BTreeMap::new(),
-            troubles: Vec::new(),
-            checked: BTreeMap::new(),
-            strangers: BTreeMap::new(),
-            rendered: Rendered::new(),
-            rewrites: BTreeMap::new(),
+            memory: Memory::default(),
             mint,
             due: None,
             due_sets: BTreeMap::new(),
@@ -193,12 +176,7 @@ impl Operator {
         sim.tell(|| format!("{name}dies"));
         self.down = Some((sim.now + sim.dice.between(200, 4_000)).max(sim.no_operator_until));
         self.acted = sim.now;
-        self.troubles.clear();
-        self.checked.clear();
-        self.strangers.clear();
-        self.rendered.clear();
-        self.rewrites.clear();
-        self.absent.clear();
+        self.memory = Memory::default();
         self.due = None;
         self.due_sets.clear();
         self.cache.clear();
@@ -348,7 +326,6 @@ impl Operator {
             pod_sets: BTreeMap::new(),
             taken: BTreeMap::new(),
             pods: BTreeMap::new(),
-            absent: BTreeMap::new(),
             config_maps: BTreeMap::new(),
             services: BTreeMap::new(),
             service_accounts: BTreeMap::new(),
@@ -360,14 +337,7 @@ impl Operator {
             unreadable: None,
             strays: Vec::new(),
             answers,
-            troubles: self.troubles.clone(),
-            checked_settings: self.checked.clone(),
-            rendered: self.rendered.clone(),
-            refused_growth: BTreeMap::new(),
-            refusals: BTreeSet::new(),
-            strangers: self.strangers.clone(),
-            rewrites: self.rewrites.clone(),
-            refused_services: BTreeMap::new(),
+            memory: self.memory.clone(),
             referenced: BTreeMap::new(),
             settings: Arc::clone(&self.settings),
             now: timestamp(sim.now),
@@ -398,11 +368,10 @@ impl Operator {
         let mut answers = Answers::default();
         let mut uncertified = None;
         for _ in 0..ROUNDS {
-            let now = timestamp(sim.now);
-            self.rewrites.retain(|_, rewrite| rewrite.is_current(now));
+            self.memory.begin_pass(timestamp(sim.now));
             let Some(mut world) = self.world(sim, answers.clone()) else { return self.keep_orphans(sim) };
-            world.absent = absences::of(&world, &self.absent);
-            self.absent.clone_from(&world.absent);
+            world.memory.absent = absences::of(&world);
+            self.memory.absent.clone_from(&world.memory.absent);
             sim.plans += 1;
             let Ok(plan) = plan::plan(&world) else {
                 sim.fail("the plan could not be rendered".to_owned());
@@ -410,7 +379,7 @@ impl Operator {
             };
             if let Some(rendered) = &plan.rendered {
                 self.due_sets.extend(podset::admitted(&world, rendered).map(|set| (set.clone(), sim.now)));
-                self.rendered = podset::remembered(&world, rendered);
+                self.memory.rendered = podset::remembered(&world, rendered);
             }
             hands::pools_exist(sim, &world, &plan.begins())?;
             if plan.facts.is_empty() && !plan.certificates.is_empty() && uncertified.is_none() {
@@ -491,7 +460,7 @@ impl Operator {
         for restart in &plan.restarts {
             self.note(&mut failures, |own| own.restart(sim, world, restart))?;
         }
-        self.checked.extend(plan.checked_settings);
+        self.memory.checked_settings.extend(plan.checked_settings);
         for deed in &plan.deeds {
             let mut has_answered = true;
             self.note(&mut failures, |own| {

@@ -226,7 +226,7 @@ pub(crate) fn may_start(world: &World, cluster: &Cluster, node: Node<'_>) -> Res
         }
         let name = cluster.key.listener_broker(&node.pool.name, listener, node.id);
         match world.services.get(&name) {
-            None if !world.refused_services.contains_key(&name) => return Err(None),
+            None if !world.memory.refused_services.contains_key(&name) => return Err(None),
             Some(service) if listener.reach == Reach::LoadBalancer => {
                 let left = patience_left(world, service);
                 if !left.is_zero() {

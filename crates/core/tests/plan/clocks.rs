@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
+use karst_core::memory::Stranger;
 use karst_core::plan::plan;
-use karst_core::world::{Stranger, World};
+use karst_core::world::World;
 
 use crate::support::*;
 
@@ -40,7 +41,7 @@ fn a_pause_is_over_when_the_clock_was_set_back() {
     let mut world = quickstart();
     let theirs = "PersistentVolumeClaim data-0-my-cluster-brokers-1".to_owned();
     let until = world.now + Duration::from_secs(60);
-    world.strangers.insert(theirs.clone(), Stranger { owner: "StatefulSet 'db'".into(), until });
+    world.memory.strangers.insert(theirs.clone(), Stranger { owner: "StatefulSet 'db'".into(), until });
     converge(&mut world);
     let tried = |world: &World| decide(world).objects.iter().any(|object| object.describe() == theirs);
     assert!(!tried(&world), "it pauses");

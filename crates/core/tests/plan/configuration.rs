@@ -7,11 +7,12 @@ use crate::support::*;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use karst_core::dynamic::{RunningSetting, SettingChange, Source};
 use karst_core::ids::NodeId;
+use karst_core::memory::Trouble;
 use karst_core::names::{SETTINGS_IN_KAFKA_ANNOTATION, STARTED_WITH_ANNOTATION};
 use karst_core::objects::Object;
 use karst_core::plan::{Deed, Plan, plan};
 use karst_core::rolling::Cause;
-use karst_core::world::{Answer, Answers, Trouble, WantedPod, World};
+use karst_core::world::{Answer, Answers, WantedPod, World};
 use serde_json::{Value, json};
 
 const SERVICE: &str = "my-cluster-kafka-brokers";
@@ -217,7 +218,7 @@ fn a_node_with_other_roles_than_its_pod_says_restarts() {
     kafka.read_later.insert(NodeId(0), roles("broker"));
     kafka.read_later.insert(NodeId(3), roles("broker"));
     kafka.read_later.insert(NodeId(4), roles("controller"));
-    world.checked_settings.clear();
+    world.memory.checked_settings.clear();
     let restart = answered(&world, &mut kafka).restarts.remove(0);
     assert_eq!(restart.node, NodeId(3));
     assert_eq!(restart.causes, [Cause::SettingsGone(vec!["process.roles=broker".into()])]);
@@ -230,7 +231,7 @@ fn what_somebody_told_kafka_by_hand_stays_unless_the_spec_names_it() {
     let (mut world, mut kafka) = at_rest();
     kafka.told.insert("log.cleaner.threads".into(), "2".into());
     kafka.told_alone.insert((NodeId(1), "log.retention.ms".into()), "1".into());
-    world.checked_settings.clear();
+    world.memory.checked_settings.clear();
     converge_kafka(&mut world, &mut kafka, &[]);
     assert_eq!(kafka.told.len(), 1);
     assert_eq!(kafka.told_alone.len(), 1);
@@ -266,7 +267,7 @@ fn a_change_that_is_reverted_before_anybody_looked_is_reverted_in_kafka_too() {
     for deed in &answered(&world, &mut kafka).deeds {
         kafka.do_it(deed);
     }
-    world.checked_settings.clear();
+    world.memory.checked_settings.clear();
     assert_eq!(kafka.told.len(), 1);
     unset(&mut world, "log.retention.ms");
     converge_kafka(&mut world, &mut kafka, &[]);
@@ -283,7 +284,7 @@ fn a_value_that_kafka_does_not_take_is_told_and_stops_nothing_else() {
     let refused = change("num.io.threads", Some("100"));
     let until = world.now.checked_add(SignedDuration::from_secs(5)).unwrap();
     let why = "value should not be greater than double the current value 8".to_owned();
-    world.troubles = vec![Trouble { deed: Deed::Configure(refused.clone()), why, until, failures: 1 }];
+    world.memory.troubles = vec![Trouble { deed: Deed::Configure(refused.clone()), why, until, failures: 1 }];
     let plan = answered(&world, &mut kafka);
     assert_eq!(configured(&plan), [change("log.retention.ms", Some("60000"))]);
     carry_out(&mut world, plan);
@@ -321,7 +322,7 @@ fn of_many_settings_a_few_are_told_at_a_time_and_those_that_were_refused_come_la
         until: world.now,
         failures: 1,
     };
-    world.troubles = first.iter().take(5).map(refused).collect();
+    world.memory.troubles = first.iter().take(5).map(refused).collect();
     let then = configured(&answered(&world, &mut kafka));
     assert_eq!(then.len(), 8);
     let of = |changes: &[SettingChange]| -> BTreeSet<String> {
@@ -525,7 +526,7 @@ fn one_node_that_does_not_say_what_it_runs_with_is_named() {
     let (mut world, mut kafka) = at_rest();
     set(&mut world, "log.retention.ms", 60_000);
     converge_kafka(&mut world, &mut kafka, &[]);
-    world.checked_settings.remove("my-cluster-brokers-2");
+    world.memory.checked_settings.remove("my-cluster-brokers-2");
     world.answers.quorum = kafka.quorum(&world);
     world.answers.registered = kafka.registered(&world);
     world.answers.settings.insert(NodeId(2), Answer::Silent("timed out".into()));
@@ -540,7 +541,7 @@ fn a_value_in_another_form_is_the_same_value() {
     let (mut world, mut kafka) = at_rest();
     set(&mut world, "log.cleanup.policy", "delete, compact");
     converge_kafka(&mut world, &mut kafka, &[]);
-    world.checked_settings.clear();
+    world.memory.checked_settings.clear();
     world.answers.quorum = kafka.quorum(&world);
     world.answers.registered = kafka.registered(&world);
     let running = |value: &str| RunningSetting {

@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use crate::support::*;
 use karst_core::ids::Entropy;
+use karst_core::memory::Stranger;
 use karst_core::objects::Object;
 use karst_core::plan::{Fact, plan};
 use karst_core::problem::Problem;
 use karst_core::quorum::InitialControllers;
-use karst_core::world::{Answer, Answers, Controller, Stranger, World};
+use karst_core::world::{Answer, Answers, Controller, World};
 
 #[test]
 fn what_kubernetes_refuses_is_told_until_it_is_done() {
     let mut world = converged();
     let refusal = "could not create pod my-cluster-brokers-0: exceeded quota: few, requested: pods=1";
-    world.refusals.insert(refusal.to_owned());
+    world.memory.kubernetes_refused("objects", [refusal.to_owned()].into(), [].into());
     converge(&mut world);
     let told = conditions(&world, "Warning");
     let is_told = |(_, reason, message): &(_, String, String)| {
@@ -23,7 +24,7 @@ fn what_kubernetes_refuses_is_told_until_it_is_done() {
     };
     assert!(told.iter().any(is_told), "{told:?}");
 
-    world.refusals.clear();
+    world.memory.kubernetes_refused("objects", [].into(), [].into());
     converge(&mut world);
     assert_eq!(conditions(&world, "Warning"), []);
 }
@@ -449,7 +450,7 @@ fn foreign(world: &World) -> Vec<String> {
 fn a_node_whose_disk_is_somebody_elses_waits_and_nobody_else_does() {
     let mut world = quickstart();
     let theirs = "PersistentVolumeClaim data-0-my-cluster-brokers-1";
-    world.strangers.insert(theirs.into(), stranger("StatefulSet 'db'", &world));
+    world.memory.strangers.insert(theirs.into(), stranger("StatefulSet 'db'", &world));
     converge(&mut world);
     let pods: Vec<_> = world.pods.keys().filter(|name| name.contains("brokers")).collect();
     assert_eq!(pods, ["my-cluster-brokers-0", "my-cluster-brokers-2"]);
@@ -461,10 +462,10 @@ fn a_node_whose_disk_is_somebody_elses_waits_and_nobody_else_does() {
     assert!(said[0].contains(&expected), "{said:?}");
     assert!(decide(&world).look_again.is_some());
     // It is tried again later, and comes when the other one is gone.
-    world.now = world.strangers[theirs].until;
+    world.now = world.memory.strangers[theirs].until;
     let tried: Vec<_> = decide(&world).objects.iter().map(Object::describe).collect();
     assert_eq!(tried, [theirs]);
-    world.strangers.clear();
+    world.memory.strangers.clear();
     converge(&mut world);
     assert!(world.pods.contains_key("my-cluster-brokers-1"));
     assert_eq!(foreign(&world), [""; 0]);
@@ -473,11 +474,17 @@ fn a_node_whose_disk_is_somebody_elses_waits_and_nobody_else_does() {
 #[test]
 fn without_its_own_service_account_no_new_pod_is_made_and_a_budget_stops_nobody() {
     let mut world = quickstart();
-    world.strangers.insert("ServiceAccount my-cluster-kafka".into(), stranger("Deployment 'x'", &world));
+    world
+        .memory
+        .strangers
+        .insert("ServiceAccount my-cluster-kafka".into(), stranger("Deployment 'x'", &world));
     converge(&mut world);
     assert!(world.pods.is_empty());
     let mut world = quickstart();
-    world.strangers.insert("PodDisruptionBudget my-cluster-kafka".into(), stranger("Deployment 'x'", &world));
+    world
+        .memory
+        .strangers
+        .insert("PodDisruptionBudget my-cluster-kafka".into(), stranger("Deployment 'x'", &world));
     converge(&mut world);
     assert_eq!(world.pods.len(), 6);
     assert_eq!(foreign(&world).len(), 1);

@@ -9,11 +9,12 @@ use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::jiff::SignedDuration;
 use karst_api as api;
 use karst_certs::{Authority, Decision, Kind, Nodes, Opening, Request, Settings};
+use karst_core::memory::RefusedService;
 use karst_core::names::LISTENER_LABEL;
 use karst_core::objects::Object;
 use karst_core::plan::{Plan, plan};
 use karst_core::rolling::Cause;
-use karst_core::world::{Files, Reference, RefusedService, SecretContent, World};
+use karst_core::world::{Files, Reference, SecretContent, World};
 use serde_json::{Value, json};
 
 fn set_listeners(world: &mut World, listeners: Value) {
@@ -322,7 +323,7 @@ fn a_service_that_kubernetes_refuses_is_told_and_nothing_else_waits_for_it() {
                 why: "port 99 is not in the range".into(),
                 until: world.now + SignedDuration::from_secs(60),
             };
-            world.refused_services.insert(name.into(), refused);
+            world.memory.refused_services.insert(name.into(), refused);
             carry_out(&mut world, next);
             continue;
         }

@@ -53,7 +53,7 @@ fn hand_over(world: &mut World, sets: &[&str]) {
             label(&mut Arc::make_mut(world.pods.get_mut(pod).unwrap()).meta, Some(STRIMZI));
         }
     }
-    world.rendered.clear();
+    world.memory.rendered.clear();
 }
 
 /// The cluster goes on as if the stranger were not there, and names it.
@@ -119,7 +119,7 @@ fn a_pod_set_of_the_clusters_own_that_lost_its_label_is_written_anew() {
 fn a_cluster_whose_pod_sets_are_gone_is_still_its_own() {
     let mut world = converged();
     world.pod_sets.clear();
-    world.rendered.clear();
+    world.memory.rendered.clear();
     let mut labelled = converged();
     add_set(&mut labelled, "my-cluster-mine", &[]);
     world.pod_sets.insert("my-cluster-mine".into(), Arc::clone(&labelled.pod_sets["my-cluster-mine"]));

@@ -69,7 +69,7 @@ fn live(world: &mut World, seconds: u64, meddle: impl Fn(&mut World)) -> usize {
         }
         world.now = world.now.checked_add(Duration::from_secs(1)).unwrap();
         let now = world.now;
-        world.rewrites.retain(|_, rewrite| rewrite.is_current(now));
+        world.memory.rewrites.retain(|_, rewrite| rewrite.is_current(now));
     }
     written
 }

@@ -27,7 +27,7 @@ fn report(world: &mut World) {
     let sets: Vec<_> = world.pod_sets.keys().cloned().collect();
     for name in sets {
         let pods: Vec<_> = world.pods.values().cloned().collect();
-        let rendered = world.rendered.get(&name).copied();
+        let rendered = world.memory.rendered.get(&name).copied();
         let set = Arc::make_mut(world.pod_sets.get_mut(&name).unwrap());
         set.status = Some(podset::plan(set, &pods, &[], rendered.as_ref()).status);
     }
@@ -50,12 +50,12 @@ fn warned(world: &World) -> Vec<String> {
 /// The pods that the pod-set work would make now.
 fn made(world: &World, set: &str) -> usize {
     let pods: Vec<_> = world.pods.values().cloned().collect();
-    let plan = podset::plan(&world.pod_sets[set], &pods, &[], world.rendered.get(set));
+    let plan = podset::plan(&world.pod_sets[set], &pods, &[], world.memory.rendered.get(set));
     plan.actions.iter().filter(|action| action.is_creation()).count()
 }
 
 fn restart_operator(world: &mut World) {
-    world.rendered.clear();
+    world.memory.rendered.clear();
 }
 
 fn carry(world: &mut World) -> Plan {
@@ -133,7 +133,7 @@ fn the_pods_of_a_pool_that_vanished_are_kept() {
 #[test]
 fn what_was_rendered_is_remembered_for_as_long_as_its_pod_set_is_there() {
     let mut world = converged();
-    let mut rendered = world.rendered.clone();
+    let mut rendered = world.memory.rendered.clone();
     let brokers = rendered.remove(BROKERS);
     assert_eq!(podset::remembered(&world, &rendered).get(BROKERS), brokers.as_ref(), "its pool vanished");
     world.pod_sets.remove(BROKERS);
@@ -147,7 +147,7 @@ fn a_new_pod_set_is_looked_at_again_as_soon_as_it_is_known_to_be_rendered() {
     let rendered = decide(&world).rendered.unwrap();
     let admitted: Vec<_> = podset::admitted(&world, &rendered).collect();
     assert_eq!(admitted, [BROKERS, "my-cluster-controllers"], "nobody has said yet that they are rendered");
-    world.rendered = podset::remembered(&world, &rendered);
+    world.memory.rendered = podset::remembered(&world, &rendered);
     assert_eq!(podset::admitted(&world, &rendered).count(), 0);
 }
 

@@ -10,9 +10,10 @@ use crate::support::{
 };
 use karst_api as api;
 use karst_core::ids::NodeId;
+use karst_core::memory::RefusedGrowth;
 use karst_core::plan::{Plan, plan};
 use karst_core::rolling::Cause;
-use karst_core::world::{Answer, Answers, ClaimView, LogDirView, Partitions, RefusedGrowth, World};
+use karst_core::world::{Answer, Answers, ClaimView, LogDirView, Partitions, World};
 use serde_json::{Value, json};
 
 /// Three controllers on one claim each, and two brokers with two volumes each.
@@ -167,7 +168,7 @@ fn a_refused_growth_is_told_and_tried_again_later_and_can_be_taken_back() {
     let until = world.now.checked_add(Duration::from_secs(60)).unwrap();
     for name in ["data-0-c-brk-0", "data-0-c-brk-1"] {
         let refused = RefusedGrowth { size: "20Gi".into(), why: "the class does not allow it".into(), until };
-        world.refused_growth.insert(name.into(), refused);
+        world.memory.refused_growth.insert(name.into(), refused);
     }
     converge(&mut world);
     let said = warnings(&world, "brk");

@@ -7,8 +7,9 @@ use k8s_openapi::jiff::Timestamp;
 use karst_api::Role;
 use karst_core::ids::NodeId;
 use karst_core::membership::Change;
+use karst_core::memory::{Memory, Trouble};
 use karst_core::plan::{Deed, plan};
-use karst_core::world::{Answer, Partitions, Trouble, World};
+use karst_core::world::{Answer, Partitions, World};
 
 fn set_version(world: &mut World, version: &str) {
     edit_kafka(world, |kafka| kafka.spec.kafka.version = Some(version.into()));
@@ -251,7 +252,7 @@ fn an_unregistration_that_fails_is_told_and_tried_again_after_a_pause() {
     let deed = Deed::Unregister(NodeId(9));
     assert_eq!(plan(&answered(&world, &mut kafka)).unwrap().deeds, vec![deed.clone()]);
     let until = Timestamp::from_second(world.now.as_second() + 3).unwrap();
-    world.troubles = vec![Trouble { deed: deed.clone(), why: "no".into(), until, failures: 1 }];
+    world.memory.troubles = vec![Trouble { deed: deed.clone(), why: "no".into(), until, failures: 1 }];
     let held = plan(&answered(&world, &mut kafka)).unwrap();
     assert_eq!(held.deeds, []);
     assert!(held.notices.iter().any(|notice| notice.to_string().contains("broker 9")));
@@ -277,18 +278,18 @@ fn of_thousands_of_brokers_that_are_gone_a_few_are_unregistered_at_a_time() {
     assert!(first.look_again.is_some(), "the others are not forgotten");
 
     // What failed counts: else there would be more and more of it.
-    world.troubles = vec![trouble(1003), trouble(1000)];
+    world.memory.troubles = vec![trouble(1003), trouble(1000)];
     assert_eq!(plan(&world).unwrap().deeds, of(&[1001, 1002, 1004, 1005, 1006, 1007]));
-    world.troubles = (1000..1008).map(trouble).collect();
+    world.memory.troubles = (1000..1008).map(trouble).collect();
     let held = plan(&world).unwrap();
     assert_eq!(held.deeds, []);
     let told = held.notices.iter().filter(|notice| notice.to_string().contains("broker 10"));
     assert_eq!(told.count(), 8);
     // A broker that is not gone any more takes no turn from others.
-    world.troubles = (500..508).map(trouble).collect();
+    world.memory.troubles = (500..508).map(trouble).collect();
     assert_eq!(plan(&world).unwrap().deeds.len(), 8);
     world.now = until;
-    world.troubles = vec![trouble(1003)];
+    world.memory.troubles = vec![trouble(1003)];
     assert_eq!(
         plan(&world).unwrap().deeds,
         of(&[1000, 1001, 1002, 1004, 1005, 1006, 1007, 1003]),
@@ -308,15 +309,14 @@ fn all_brokers_that_are_gone_are_unregistered_in_the_end() {
 
 #[test]
 fn of_unregistrations_that_failed_the_last_ones_are_remembered_and_everything_else() {
-    let of = |deed| Trouble { deed, why: "no".into(), until: Timestamp::UNIX_EPOCH, failures: 1 };
-    let change = of(Deed::Change(Change::MakeDynamic));
-    let mut all = vec![change.clone()];
+    let mut memory = Memory::default();
+    memory.kafka_refused(&Deed::Change(Change::MakeDynamic), &"no", Timestamp::UNIX_EPOCH);
     for node in 0..1_000 {
-        all.push(of(Deed::Unregister(NodeId(node))));
-        Trouble::keep_few(&mut all);
+        memory.kafka_refused(&Deed::Unregister(NodeId(node)), &"no", Timestamp::UNIX_EPOCH);
     }
-    assert_eq!(all.len(), 17);
-    assert_eq!((&all[0], &all[16]), (&change, &of(Deed::Unregister(NodeId(999)))));
+    let left: Vec<_> = memory.troubles.into_iter().map(|trouble| trouble.deed).collect();
+    assert_eq!(left.len(), 17);
+    assert_eq!((&left[0], &left[16]), (&Deed::Change(Change::MakeDynamic), &Deed::Unregister(NodeId(999))));
 }
 
 #[test]

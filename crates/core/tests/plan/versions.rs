@@ -8,9 +8,10 @@ use std::sync::Arc;
 use crate::support::*;
 use k8s_openapi::jiff::Timestamp;
 use karst_core::ids::NodeId;
+use karst_core::memory::RefusedService;
 use karst_core::plan::Deed;
 use karst_core::upgrade::MetadataChange;
-use karst_core::world::{RefusedService, World};
+use karst_core::world::World;
 
 /// A cluster and its Kafka in the middle of a story.
 struct Stage {
@@ -157,7 +158,7 @@ fn a_listener_is_added_and_kubernetes_refuses_its_services(stage: &mut Stage) {
         for service in &plan.services {
             let asked = karst_core::listeners::services::asked(service.meta()).map(str::to_owned);
             let refused = RefusedService { asked, why: "no more ports".into(), until };
-            stage.world.refused_services.insert(service.meta().name.clone().unwrap(), refused);
+            stage.world.memory.refused_services.insert(service.meta().name.clone().unwrap(), refused);
         }
         if plan.services.is_empty() {
             a_pass(stage);

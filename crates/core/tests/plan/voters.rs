@@ -118,7 +118,10 @@ fn a_voter_that_is_to_go_and_lags_all_the_time_stays_and_is_named() {
             away(quorum, leaving, Some(behind));
         });
         let said = plan.notices.iter().find(|notice| notice.to_string().contains("keep up with the leader"));
-        (leaves(&plan), said.map(|said| (said.reason(), said.to_string().contains(&leaving.to_string()))))
+        (
+            leaves(&plan),
+            said.map(|said| (said.reason().as_str(), said.to_string().contains(&leaving.to_string()))),
+        )
     };
     let said = Some(("QuorumChangeHeld", true));
     for behind in [Duration::from_millis(1_500), Duration::from_secs(5), Duration::from_secs(59)] {
@@ -220,10 +223,10 @@ fn join_refused() -> (World, Kafka, Change) {
 
 /// Kafka refused it so often, the last time so long ago.
 fn refuse(world: &mut World, kafka: &Kafka, times: u32, pause: Duration) {
-    world.troubles = kafka
+    world.memory.troubles = kafka
         .refused
         .iter()
-        .map(|(deed, why)| karst_core::world::Trouble {
+        .map(|(deed, why)| karst_core::memory::Trouble {
             deed: deed.clone(),
             why: (*why).to_owned(),
             until: world.now + pause,
@@ -252,21 +255,16 @@ fn a_node_that_kafka_refuses_lets_the_next_one_join_and_is_named() {
     let refused = plan.notices.iter().filter(|notice| notice.reason() == "QuorumChangeFailed");
     assert_eq!(refused.count(), 2);
     // Each remembers how often it was refused, though they take turns.
-    world.troubles.clear();
+    world.memory.troubles.clear();
     for _ in 0..12 {
-        world.now += Duration::from_millis(100);
+        world.now += Duration::from_millis(300);
         let plan = decided(&world, &kafka, |_| {});
         let deed = plan.deeds.iter().find(|deed| matches!(deed, Deed::Change(_)));
         let Some(deed) = deed.cloned() else { continue };
-        let before = world.troubles.iter().position(|trouble| trouble.deed == deed);
-        let failures = before.map_or(0, |at| world.troubles.swap_remove(at).failures);
-        world.troubles.retain(|trouble| !trouble.is_replaced_by(&deed, world.now));
-        let until = world.now + Duration::from_millis(100 + 100 * u64::from(failures));
-        let why = "no".to_owned();
-        world.troubles.push(karst_core::world::Trouble { deed, why, until, failures: failures + 1 });
+        world.memory.kafka_refused(&deed, &"no", world.now);
     }
-    assert_eq!(world.troubles.len(), 2);
-    assert!(world.troubles.iter().all(|trouble| trouble.failures >= 2), "{:?}", world.troubles);
+    assert_eq!(world.memory.troubles.len(), 2);
+    assert!(world.memory.troubles.iter().all(|trouble| trouble.failures >= 2), "{:?}", world.memory.troubles);
     kafka.refused.retain(|(deed, _)| *deed == Deed::Change(join.clone()));
 }
 
@@ -363,7 +361,12 @@ fn a_join_that_keeps_failing_freezes_no_controller_whose_disk_goes() {
     let leave = decided(&world, &other, |_| {}).change().cloned().unwrap();
     let why = "not now".to_owned();
     let (until, failures) = (world.now + Duration::from_secs(4), 1);
-    world.troubles.push(karst_core::world::Trouble { deed: Deed::Change(leave), why, until, failures });
+    world.memory.troubles.push(karst_core::memory::Trouble {
+        deed: Deed::Change(leave),
+        why,
+        until,
+        failures,
+    });
     let plan = decided(&world, &other, |_| {});
     assert!(matches!(plan.change(), Some(Change::Join { .. })), "{:?}", plan.change());
 }

@@ -141,7 +141,8 @@ fn a_pvc_that_stays_in_terminating_keeps_its_pod_away_and_that_is_not_called_rea
 fn a_pod_that_kubernetes_does_not_make_is_not_called_ready() {
     let mut world = running();
     world.pods.remove(POD);
-    world.refusals.insert("pods \"x\" is forbidden: exceeded quota".into());
+    let refusal = "pods \"x\" is forbidden: exceeded quota".to_owned();
+    world.memory.kubernetes_refused("objects", [refusal].into(), [].into());
     let (ready, _, message) = said(&mut world);
     assert_eq!(ready, "False");
     assert!(message.contains("Kubernetes refuses"), "{message}");
@@ -149,7 +150,7 @@ fn a_pod_that_kubernetes_does_not_make_is_not_called_ready() {
 
 /// As an operator remembers from one pass to the next who is away.
 fn look(world: &mut World) {
-    world.absent = absences::of(world, &world.absent);
+    world.memory.absent = absences::of(world);
 }
 
 /// Nobody refuses anything, and still nobody makes it.
@@ -210,7 +211,7 @@ fn a_pod_whose_pod_set_is_gone_is_missed_all_the_same() {
     world.pods.remove(POD);
     world.pod_sets.remove("my-cluster-brokers");
     look(&mut world);
-    assert_eq!(world.absent.keys().collect::<Vec<_>>(), [POD]);
+    assert_eq!(world.memory.absent.keys().collect::<Vec<_>>(), [POD]);
 }
 
 #[test]

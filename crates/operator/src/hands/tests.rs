@@ -10,6 +10,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use k8s_openapi::jiff::Timestamp;
 use karst_core::ids::Entropy;
+use karst_core::memory::Memory;
 use karst_core::plan::{Removal, Seen};
 use karst_core::podset::PodAction;
 use karst_core::rolling::{Cause, Restart};
@@ -115,7 +116,7 @@ impl Server {
             leadership: Arc::new(Leadership::always()),
             heartbeats: Arc::default(),
             confirmed: Arc::default(),
-            rewrites: Arc::default(),
+            memories: Arc::default(),
             keys: Keys::default(),
         }
     }
@@ -181,7 +182,6 @@ pub(crate) fn world() -> World {
         pod_sets: BTreeMap::new(),
         taken: BTreeMap::new(),
         pods: BTreeMap::new(),
-        absent: BTreeMap::new(),
         config_maps: BTreeMap::new(),
         services: BTreeMap::new(),
         service_accounts: BTreeMap::new(),
@@ -193,14 +193,7 @@ pub(crate) fn world() -> World {
         unreadable: None,
         strays: Vec::new(),
         answers: Answers::default(),
-        troubles: Vec::new(),
-        checked_settings: BTreeMap::new(),
-        rendered: BTreeMap::new(),
-        refused_growth: BTreeMap::new(),
-        refusals: BTreeSet::new(),
-        strangers: BTreeMap::new(),
-        rewrites: BTreeMap::new(),
-        refused_services: BTreeMap::new(),
+        memory: Memory::default(),
         referenced: BTreeMap::new(),
         settings: Arc::new(Settings {
             operator_version: "0.1.0".to_owned(),
@@ -660,8 +653,8 @@ async fn what_is_written_again_is_compared_with_what_is_there() {
     for version in ["7", "8", "8"] {
         // Unchanged but for who it is to replace.
         assert!(hands.write(&world, vec![object(version)]).await.is_empty());
-        world.rewrites = hands.rewrites.of(&world.key);
-        said.push(format!("{:?}", world.rewrites["PodDisruptionBudget c-kafka"]));
+        world.memory = hands.memories.of(&world.key);
+        said.push(format!("{:?}", world.memory.rewrites["PodDisruptionBudget c-kafka"]));
     }
     assert!(said[0].contains("times: 1") && said[0].contains("difference: None"), "{}", said[0]);
     let named = "spec.minAvailable (changed last by \\\"meddler\\\")";

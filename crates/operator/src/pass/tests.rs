@@ -45,9 +45,6 @@ fn passes(server: &Server, settings: Arc<Settings>) -> Passes {
         hands.learn(kafka);
     }
     Passes {
-        absences: Refusals::default(),
-        late: Refusals::default(),
-        rendered: RenderedSets::default(),
         unreadable: LeftAlone::default(),
         decide,
         hands,
@@ -59,12 +56,6 @@ fn passes(server: &Server, settings: Arc<Settings>) -> Passes {
         silences: Silences::default(),
         panics: Refusals::default(),
         terms: Arc::default(),
-        troubles: Troubles::default(),
-        growths: Refusals::default(),
-        strangers: Refusals::default(),
-        refusals: Refusals::default(),
-        checked: Checked::default(),
-        doors: Refusals::default(),
         settings,
         sees_all: true,
     }
@@ -183,14 +174,14 @@ async fn a_webhook_that_is_down_is_told_and_a_pod_that_stays_away_is_remembered(
     };
     let first = seen();
     assert!(
-        first.refusals.iter().any(|told| told.contains("failed calling webhook")),
+        first.memory.refusals().iter().any(|told| told.contains("failed calling webhook")),
         "{:?}",
-        first.refusals
+        first.memory.refusals()
     );
-    assert_eq!(first.absent.get("healthy-brokers-0"), Some(&first.now));
+    assert_eq!(first.memory.absent.get("healthy-brokers-0"), Some(&first.now));
     let second = seen();
     assert!(second.now > first.now, "time passes");
-    assert_eq!(second.absent, first.absent, "and it is known since when the pod is away");
+    assert_eq!(second.memory.absent, first.memory.absent, "and it is known since when the pod is away");
 }
 
 #[test]

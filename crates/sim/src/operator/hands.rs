@@ -9,9 +9,8 @@ use karst_core::claims::Growth;
 use karst_core::names::{MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, safety_of_kafka, safety_of_pool};
 use karst_core::objects::Object;
 use karst_core::plan::{Fact, Mark, Protection, Removal, Seen};
-use karst_core::rewrites::Rewrite;
 use karst_core::rolling::{Cause, Restart};
-use karst_core::world::{Stranger, World};
+use karst_core::world::World;
 use karst_core::{status, strangers};
 use serde_json::Value;
 
@@ -19,9 +18,6 @@ use super::{Called, End, Failure, Operator};
 use crate::invariants::Stop;
 use crate::kubernetes::{Item, Kind, Stored, kind_of};
 use crate::sim::{Sim, timestamp};
-
-/// How soon to look again whether an object of somebody else is gone, in milliseconds.
-const STRANGERS_STAY: u64 = 60_000;
 
 impl Operator {
     pub(super) fn write_fact(&mut self, sim: &mut Sim, world: &World, fact: &Fact) -> Called<()> {
@@ -209,9 +205,11 @@ impl Operator {
         );
         match written {
             Ok(written) => {
-                self.strangers.remove(&what);
                 self.learn(written, sim);
-                self.remember_rewrite(sim, object, what_again);
+                let difference = self.memory.rewrites.get(&what_again).map(|_| "spec".to_owned());
+                if let Err(error) = self.memory.wrote(object, timestamp(sim.now), difference) {
+                    sim.fail(format!("{what_again} could not be rendered: {error}"));
+                }
             }
             Err(End::Failed(Failure::Changed)) => {
                 self.meet_stranger(sim, world, object);
@@ -225,15 +223,6 @@ impl Operator {
         Ok(())
     }
 
-    fn remember_rewrite(&mut self, sim: &mut Sim, object: &Object, name: String) {
-        let known = self.rewrites.get(&name);
-        let difference = known.map(|_| "spec".to_owned());
-        match Rewrite::after(known, object, timestamp(sim.now), difference) {
-            Ok(rewrite) => drop(self.rewrites.insert(name, rewrite)),
-            Err(error) => sim.fail(format!("{name} could not be rendered: {error}")),
-        }
-    }
-
     /// As the real one: an object that was not seen and is not the cluster's is left alone for a while. One that may be taken for it
     /// is written next time.
     fn meet_stranger(&mut self, sim: &mut Sim, world: &World, object: &Object) {
@@ -241,8 +230,7 @@ impl Operator {
         let Some(live) = sim.api.other(kind, name) else { return };
         match strangers::owner(world, live) {
             Some(owner) => {
-                let stranger = Stranger { owner, until: timestamp(sim.now + STRANGERS_STAY) };
-                self.strangers.insert(object.describe(), stranger);
+                self.memory.met_stranger(&object.describe(), &owner, timestamp(sim.now));
             }
             None => sim.api.take_over(kind, name),
         }

@@ -8,8 +8,7 @@ use karst_core::membership::Change;
 use karst_core::names::{STARTED_WITH_ANNOTATION, node_of_pod};
 use karst_core::plan::{self, Deed, Questions};
 use karst_core::world::{
-    Answer, Answers, LauncherView, PartitionView, Partitions, Recovery, Registered, RegisteredBroker,
-    Trouble, World,
+    Answer, Answers, LauncherView, PartitionView, Partitions, Recovery, Registered, RegisteredBroker, World,
 };
 
 use super::hands::wishes_are_as_seen;
@@ -77,7 +76,7 @@ impl Operator {
             return Err(End::Failed(Failure::Changed));
         }
         if matches!(deed, Deed::Configure(_)) {
-            self.checked.clear();
+            self.memory.checked_settings.clear();
         }
         let cluster = world.kafka.status.as_ref().and_then(|status| status.cluster_id.clone());
         let cluster = cluster.unwrap_or_default();
@@ -98,7 +97,7 @@ impl Operator {
         let why = why.unwrap_or_else(|silence| silence);
         let name = self.name();
         sim.tell(|| format!("{name}Kafka did not do it: {why}"));
-        self.remember(sim, deed, why);
+        self.memory.kafka_refused(deed, &why, timestamp(sim.now));
         Ok(has_answered)
     }
 
@@ -119,7 +118,7 @@ impl Operator {
     }
 
     fn succeed(&mut self, sim: &mut Sim, world: &World, deed: &Deed) -> Called<bool> {
-        self.troubles.retain(|trouble| trouble.deed != *deed);
+        self.memory.kafka_did(deed);
         if let Deed::Unregister(node) = deed
             && let Some(status) = karst_core::registration::without(world, *node)
         {
@@ -127,21 +126,6 @@ impl Operator {
             self.patch_fact(sim, Kind::Kafka, &name, version.as_deref(), &status)?;
         }
         Ok(true)
-    }
-
-    /// As the real one: the pauses grow.
-    fn remember(&mut self, sim: &Sim, deed: &Deed, why: String) {
-        let before = self.troubles.iter().position(|trouble| trouble.deed == *deed);
-        let failures = before.map_or(0, |at| self.troubles.remove(at).failures);
-        let now = timestamp(sim.now);
-        self.troubles.retain(|trouble| !trouble.is_replaced_by(deed, now));
-        let pause = match deed {
-            Deed::Change(Change::MakeDynamic) => 10_000,
-            _ => (300_u64 << failures.min(10)).min(5_000),
-        };
-        let until = timestamp(sim.now + pause);
-        self.troubles.push(Trouble { deed: deed.clone(), why, until, failures: failures + 1 });
-        Trouble::keep_few(&mut self.troubles);
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use karst_api::KafkaNodePool;
+use karst_core::memory::Memory;
 use karst_core::names::POOL_FINALIZER;
 use karst_core::plan::{self, Protection};
 
@@ -14,8 +15,7 @@ use crate::sim::{Sim, timestamp};
 impl Operator {
     /// Such pools are told so, and wait for nothing when they are deleted.
     pub(super) fn keep_orphans(&mut self, sim: &mut Sim) -> Called<Option<u64>> {
-        self.troubles.clear();
-        self.checked.clear();
+        self.memory = Memory::default();
         let pools: BTreeMap<String, Arc<KafkaNodePool>> = self
             .cache
             .all()

@@ -41,8 +41,8 @@ impl Operator {
             Item::Claim(claim) if claim.meta.deleting => Some(Arc::clone(claim)),
             _ => None,
         });
-        let mut plan = podset::plan(&set, &pods, &claims.collect::<Vec<_>>(), self.rendered.get(name));
-        let needy = Needy::of_met(&self.key, &self.strangers);
+        let mut plan = podset::plan(&set, &pods, &claims.collect::<Vec<_>>(), self.memory.rendered.get(name));
+        let needy = Needy::of_met(&self.key, &self.memory.strangers);
         plan.actions.retain(|action| !action.is_creation() || needy.may_start(action.pod()));
         // As the real one: pods are made only for the pod set as it is now.
         let identity = |set: &PodSetView| (set.meta.uid.clone(), set.generation);

@@ -15,6 +15,7 @@ use karst_core::certificates::{Issue, secret_object, started_now};
 use karst_core::dynamic::{self, RunningSetting, SettingChange, Source};
 use karst_core::ids::{DirectoryId, Entropy, NodeId};
 use karst_core::membership::{Change, Voter};
+use karst_core::memory::Memory;
 use karst_core::names::{
     ClusterKey, EMPTIED_ANNOTATION, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, RACK_ANNOTATION,
     STARTED_WITH_ANNOTATION, node_of_pod,
@@ -22,13 +23,12 @@ use karst_core::names::{
 use karst_core::objects::{Object, service_digest};
 use karst_core::plan::{Deed, Fact, Plan, Protection, Questions, Removal, plan};
 use karst_core::quorum::InitialControllers;
-use karst_core::rewrites::Rewrite;
 use karst_core::stored;
 use karst_core::versions;
 use karst_core::world::{
     Answer, Answers, ClaimView, ConfigMapView, LogDirView, Meta, PartitionView, Partitions, PlainView,
     PodSetView, PodView, QuorumView, Reference, Registered, RegisteredBroker, Replica, SecretView,
-    ServiceAccountView, ServiceView, Settings, Trouble, WantedPod, World,
+    ServiceAccountView, ServiceView, Settings, WantedPod, World,
 };
 use serde_json::Value;
 
@@ -67,7 +67,6 @@ pub(crate) fn world(yaml: &str) -> World {
         pod_sets: BTreeMap::new(),
         taken: BTreeMap::new(),
         pods: BTreeMap::new(),
-        absent: BTreeMap::new(),
         config_maps: BTreeMap::new(),
         services: BTreeMap::new(),
         service_accounts: BTreeMap::new(),
@@ -79,14 +78,7 @@ pub(crate) fn world(yaml: &str) -> World {
         unreadable: None,
         strays: Vec::new(),
         answers: Answers::default(),
-        troubles: Vec::new(),
-        checked_settings: BTreeMap::new(),
-        rendered: BTreeMap::new(),
-        refused_growth: BTreeMap::new(),
-        refusals: BTreeSet::new(),
-        strangers: BTreeMap::new(),
-        rewrites: BTreeMap::new(),
-        refused_services: BTreeMap::new(),
+        memory: Memory::default(),
         referenced: BTreeMap::new(),
         settings: Arc::new(Settings {
             operator_version: "0.1.0".into(),
@@ -204,10 +196,10 @@ pub(crate) fn edit_pool(world: &mut World, name: &str, edit: impl FnOnce(&mut ap
 pub(crate) fn carry_out(world: &mut World, plan: Plan) {
     let told = plan.deeds.iter().any(|deed| matches!(deed, Deed::Configure(_)));
     if !told {
-        world.checked_settings.extend(plan.checked_settings.clone());
+        world.memory.checked_settings.extend(plan.checked_settings.clone());
     }
     if let Some(rendered) = &plan.rendered {
-        world.rendered = karst_core::podset::remembered(world, rendered);
+        world.memory.rendered = karst_core::podset::remembered(world, rendered);
     }
     for fact in &plan.facts {
         write_fact(world, fact);
@@ -387,9 +379,7 @@ fn kept<S: serde::Serialize + serde::de::DeserializeOwned>(spec: &Option<S>) -> 
 }
 
 fn write_object(world: &mut World, object: Object) {
-    let written = object.describe();
-    let rewrite = Rewrite::after(world.rewrites.get(&written), &object, world.now, None).unwrap();
-    world.rewrites.insert(written, rewrite);
+    world.memory.wrote(&object, world.now, None).unwrap();
     let meta = meta(object.meta());
     let name = meta.name.clone();
     match object {
@@ -840,17 +830,16 @@ pub(crate) fn pass(world: &mut World, kafka: &mut Kafka) -> Option<karst_core::s
 fn obey(world: &mut World, kafka: &mut Kafka, plan: Plan) {
     kafka.register_controllers(world);
     for deed in &plan.deeds {
-        let before = world.troubles.iter().position(|trouble| trouble.deed == *deed);
-        let failures = before.map_or(0, |at| world.troubles.swap_remove(at).failures);
         if let Some(why) = kafka.refuses(deed) {
-            world.troubles.retain(|trouble| !trouble.is_replaced_by(deed, world.now));
-            let trouble = Trouble { deed: deed.clone(), why, until: world.now, failures: failures + 1 };
-            world.troubles.push(trouble);
+            world.memory.kafka_refused(deed, &why, world.now);
+            // The clock stands still here, so no pause would ever end.
+            world.memory.troubles.iter_mut().for_each(|trouble| trouble.until = world.now);
             continue;
         }
         kafka.do_it(deed);
+        world.memory.kafka_did(deed);
         if matches!(deed, Deed::Configure(_)) {
-            world.checked_settings.clear();
+            world.memory.checked_settings.clear();
         }
         if let Deed::Unregister(node) = deed
             && let Some(status) = karst_core::registration::without(world, *node)
