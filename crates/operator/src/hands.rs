@@ -64,7 +64,7 @@ pub(crate) struct Hands {
     pub(crate) leadership: Arc<Leadership>,
     pub(crate) heartbeats: Arc<Heartbeats>,
     pub(crate) confirmed: Arc<Confirmed>,
-    /// How often the same was written to objects lately, by kind and name.
+    /// How often the same was written to objects lately, Secrets among them, by kind and name.
     pub(crate) rewrites: Arc<Refusals<Rewrite>>,
     pub(crate) keys: Keys,
 }

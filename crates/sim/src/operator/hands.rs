@@ -87,6 +87,8 @@ impl Operator {
             )?;
             self.learn(written, sim);
         }
+        let (name, rewrite) = Rewrite::after_issue(world, issue, None);
+        self.rewrites.insert(name, rewrite);
         Ok(())
     }
 

@@ -281,9 +281,11 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
 
 /// Makes what is asked for and writes it, each Secret on condition that it is still the one that was seen.
 pub(crate) fn issue_certificates(world: &mut World, issue: &Issue) {
+    let (written, rewrite) = Rewrite::after_issue(world, issue, None);
     for write in issue.make(world.now).expect("a certificate") {
         write_secret(world, issue.pool(), write);
     }
+    world.rewrites.insert(written, rewrite);
 }
 
 pub(crate) fn write_secret(world: &mut World, pool: Option<&str>, write: SecretWrite) {
