@@ -29,9 +29,9 @@ fn is_underway(plan: &Plan, world: &World) -> bool {
     let was_refused = |service: &Object| {
         service.meta().name.as_ref().is_some_and(|name| world.memory.refused_services.contains_key(name))
     };
-    !plan.objects.iter().all(|object| plan.contested.contains(&object.describe()))
-        || !plan.contested.iter().all(is_told)
-        || !plan.services.iter().all(|service| was_refused(service) || plan.contested.contains(&service.describe()))
+    !plan.objects.iter().all(|object| plan.contested.contains_key(&object.describe()))
+        || !plan.contested.keys().all(is_told)
+        || !plan.services.iter().all(|service| was_refused(service) || plan.contested.contains_key(&service.describe()))
         || !plan.growths.is_empty()
         || !plan.marks.is_empty()
         || plan.deeds.iter().any(is_new)

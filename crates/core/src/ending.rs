@@ -37,11 +37,12 @@ struct Ending<'a> {
     stale: Stale,
 }
 
-/// Decides which pod restarts now, of those that are no node of a cluster that is carried out.
-pub(crate) fn next(world: &World, cluster: Option<&Cluster>) -> Roll {
+/// Decides which pod restarts now, of those that are no node of a cluster that is carried out. Those that are held do not.
+pub(crate) fn next(world: &World, cluster: Option<&Cluster>, held: &BTreeSet<String>) -> Roll {
     let carried_out: BTreeSet<String> =
         cluster.iter().flat_map(|cluster| cluster.nodes().map(|node| cluster.pod_name(node))).collect();
-    let others: Vec<_> = world.pods.values().filter(|pod| !carried_out.contains(&pod.meta.name)).collect();
+    let is_free = |name: &String| !carried_out.contains(name) && !held.contains(name);
+    let others: Vec<_> = world.pods.values().filter(|pod| is_free(&pod.meta.name)).collect();
     if others.is_empty() {
         return Roll::default();
     }

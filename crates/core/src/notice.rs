@@ -184,7 +184,7 @@ pub enum Notice {
     },
     /// An object that is changed whenever Karst writes it.
     #[error(
-        "{object} does not stay as Karst writes it{}: a policy of this Kubernetes, or another controller, changes it; Karst writes it again every minute, and goes on with everything else{}; exempt the object from what changes it", differing(field.as_deref()), held_restarts(holds)
+        "{object} does not stay as Karst writes it{}: a policy of this Kubernetes, or another controller, changes it; Karst writes it again at least every minute, and goes on with everything else{}; exempt the object from what changes it", differing(field.as_deref()), held_restarts(holds)
     )]
     ObjectKeepsChanging {
         /// Its kind and name.

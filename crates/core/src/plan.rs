@@ -28,6 +28,7 @@ use crate::origin::{self, Runs};
 use crate::problem::Problem;
 use crate::quorum::{CONTROLLER_PORT, Kind};
 use crate::reason::Reason;
+use crate::rewrites::{self, Contest};
 use crate::rolling::{Due, Roll};
 use crate::safety::{self, Disks};
 use crate::status::{self, Progress};
@@ -36,7 +37,7 @@ use crate::world::{Answer, Answers, PodSetView, PodView, QuorumView, World};
 use crate::{
     absences, anew, claims, completion, config, empty_disk, ending, ignored, left_behind, let_in, limits,
     membership, migration, own_certificates, pods, podset, rack, registration, removals, resolve,
-    restoration, rewrites, rolling, settings, strangers, terminating, upgrade,
+    restoration, rolling, settings, strangers, terminating, upgrade,
 };
 
 /// How soon to ask a quorum again that did not answer.
@@ -215,7 +216,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         plan.notices.push(untold);
         plan.look_soon(Some(ASK_AGAIN));
     }
-    if plan.facts.is_empty() && plan.certificates.is_empty() {
+    if plan.facts.is_empty() && rewrites::is_certified(&plan, world) {
         ask_for_settings(&mut plan, world, &cluster, &settings);
         if !plan.questions.is_empty() {
             return Ok(plan);
@@ -263,9 +264,13 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
 
     // The quorum, then the pods that restart: only what is written already can be restarted into.
     let due = rolling::due(world, &cluster, &settings.outlived);
-    let is_settled = plan.facts.is_empty() && plan.certificates.is_empty() && plan.is_written();
+    let is_settled = plan.facts.is_empty() && rewrites::is_certified(&plan, world) && plan.is_written();
     let next = match is_settled {
-        true => rolling::next(world, &cluster, &due, &contest.held).or(ending::next(world, Some(&cluster))),
+        true => rolling::next(world, &cluster, &due, &contest.held).or(ending::next(
+            world,
+            Some(&cluster),
+            &contest.held,
+        )),
         false => Roll::default(),
     };
     if plan.facts.is_empty() {
@@ -341,6 +346,7 @@ fn certify(plan: &mut Plan, world: &World, cluster: Option<&Cluster>) -> Option<
         plan.notices.extend(own.notices);
         plan.look_soon(own.look_again);
     }
+    rewrites::settle_secrets(plan, world);
     let why = certificates.refusal?.to_string();
     if world.pods.is_empty() {
         return Some(Problem::AuthorityUnusable { why });
@@ -750,9 +756,9 @@ fn is_carried_out(cluster: &Cluster, pool: &str) -> bool {
 }
 
 /// Whatever holds the rest: claims that are to be kept do not go with the `Kafka` resource. The other way round waits.
-fn keep_claims(plan: &mut Plan, world: &World) -> Result<(), serde_json::Error> {
+fn keep_claims(plan: &mut Plan, world: &World) -> Result<Contest, serde_json::Error> {
     plan.objects.extend(objects::released_claims(world, |_| false));
-    rewrites::settle(plan, world).map(drop)
+    rewrites::settle(plan, world)
 }
 
 /// Nothing is carried out. Certificates end all the same, so whose certificate ends soon restarts as it is.
@@ -762,13 +768,13 @@ fn hold(
     progress: Progress,
     pool_problems: &BTreeMap<String, Vec<Problem>>,
 ) -> Result<Plan, serde_json::Error> {
-    if plan.certificates.is_empty() {
-        roll(&mut plan, world, ending::next(world, None));
+    let contest = keep_claims(&mut plan, world)?;
+    if rewrites::is_certified(&plan, world) {
+        roll(&mut plan, world, ending::next(world, None, &contest.held));
         if !plan.questions.is_empty() {
             return Ok(plan);
         }
     }
-    keep_claims(&mut plan, world)?;
     // Among what cannot be read may be what such a pool still has.
     if world.unreadable.is_none() {
         plan.protections = removals::released(world, None);

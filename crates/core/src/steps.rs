@@ -131,8 +131,9 @@ pub struct Plan {
     pub objects: Vec<Object>,
     /// Services of listeners to write. That one cannot be written is remembered and told; nothing else waits for it.
     pub services: Vec<Object>,
-    /// Objects that do not stay as they are written, by kind and name. Nothing else waits for them.
-    pub contested: BTreeSet<String>,
+    /// Objects that do not stay as they are written, by kind and name, and the pods that do not restart into them. Nothing else waits
+    /// for them.
+    pub contested: BTreeMap<String, Vec<String>>,
     /// Claims to grow. That one cannot is remembered and told; nothing else waits for it.
     pub growths: Vec<Growth>,
     /// Objects to delete.
@@ -249,7 +250,7 @@ impl Plan {
     /// Is all written that others wait for?
     pub(crate) fn is_written(&self) -> bool {
         let mut unwritten = self.objects.iter().chain(&self.services);
-        unwritten.all(|object| self.contested.contains(&object.describe()))
+        unwritten.all(|object| self.contested.contains_key(&object.describe()))
     }
 
     /// The pools for whose nodes something is made that may not be there yet. Look first whether they still exist: what belongs to

@@ -428,9 +428,11 @@ impl ApiServer {
         }
         let as_a_whole = |old: Meta| Meta { labels: BTreeMap::new(), annotations: BTreeMap::new(), ..old };
         let old = old.and_then(|old| old.item.meta()).cloned().map(as_a_whole);
-        let meta = self.applied_meta(wanted, old.as_ref());
+        let meta = self.admitted(self.applied_meta(wanted, old.as_ref()));
         let data = secret.data.unwrap_or_default().into_iter().map(|(key, bytes)| (key, bytes.0)).collect();
-        Ok(self.put(Item::Secret(Arc::new(SecretView::new(meta, data)))))
+        let stored = self.put(Item::Secret(Arc::new(SecretView::new(meta, data))));
+        self.provoke(Kind::Secret, stored.item.name());
+        Ok(stored)
     }
 
     /// A user sets an annotation of a Secret.

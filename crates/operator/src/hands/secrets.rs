@@ -7,15 +7,16 @@ use k8s_openapi::api::core::v1::Secret;
 use karst_certs::{Error, SecretWrite};
 use karst_core::certificates::{Issue, Ownership, secret_object};
 use karst_core::names::ClusterKey;
+use karst_core::rewrites::Rewrite;
 use karst_core::strangers;
 use karst_core::world::World;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{PartialObjectMeta, Patch, PatchParams, PostParams};
 use kube::core::Request;
 use kube::{Api, Resource};
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Hands, MANAGER, few_at_once, found};
+use super::{Hands, MANAGER, few_at_once, found, last_manager};
 use crate::failure::Failure;
 use crate::keys;
 use crate::views::SecretWire;
@@ -57,12 +58,28 @@ impl Hands {
         made: Result<Vec<SecretWrite>, Error>,
     ) -> Result<(), Failure> {
         let made = made.map_err(|source| Failure::Certificate { what: issue.to_string(), source })?;
+        let by = self.who_changed(world, issue).await?;
         for write in made {
             let secret = secret_object(world, issue.pool(), write);
             self.write_secret(world, secret).await?;
         }
         tracing::debug!(cluster = %world.key, "{issue}");
+        let (name, rewrite) = Rewrite::after_issue(world, issue, by.as_deref());
+        self.memories.change(&world.key, |memory| drop(memory.rewrites.insert(name, rewrite)));
         Ok(())
+    }
+
+    /// Who changed a Secret that was written lately and is not as it was written. For people: without an answer it is written all the
+    /// same.
+    async fn who_changed(&self, world: &World, issue: &Issue) -> Result<Option<String>, Failure> {
+        let Some(name) = Rewrite::changed_secret(world, issue) else { return Ok(None) };
+        let api: Api<PartialObjectMeta<SecretWire>> =
+            Api::namespaced(self.client.clone(), &world.key.namespace);
+        match self.call(&format!("could not look at Secret {name}"), api.get_opt(&name)).await {
+            Ok(live) => Ok(live.and_then(|live| last_manager(&live.metadata))),
+            Err(Failure::NotLeader) => Err(Failure::NotLeader),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Writes a Secret as a whole: a new one, or in place of the one that was seen.

@@ -9,12 +9,14 @@ use hyper::body::Bytes;
 use hyper::{Method, Request, Response, StatusCode};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use k8s_openapi::jiff::Timestamp;
+use karst_core::certificates::Issue;
 use karst_core::ids::Entropy;
 use karst_core::memory::Memory;
+use karst_core::names::{CA_CERT_GENERATION_ANNOTATION, CLUSTER_TRUST, trust_secret};
 use karst_core::plan::{Removal, Seen};
 use karst_core::podset::PodAction;
 use karst_core::rolling::{Cause, Restart};
-use karst_core::world::{Answer, Answers, Meta, PodSetView, Settings, WantedPod};
+use karst_core::world::{Answer, Answers, Meta, PodSetView, SecretView, Settings, WantedPod};
 use kube::client::Body;
 use tower::service_fn;
 
@@ -660,4 +662,45 @@ async fn what_is_written_again_is_compared_with_what_is_there() {
     let named = "spec.minAvailable (changed last by \\\"meddler\\\")";
     assert!(said[1].contains("times: 2") && said[1].contains(named), "{}", said[1]);
     assert!(said[2].contains("times: 3") && said[2].contains(named), "{}", said[2]);
+}
+
+/// A Secret is known by what it is for: what it holds may be made anew each time.
+#[tokio::test]
+async fn a_secret_that_is_written_again_is_remembered_with_what_was_changed_and_by_whom() {
+    let name = trust_secret("c");
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/{name}");
+    let live = json!({
+        "apiVersion": "v1", "kind": "Secret", "data": {},
+        "metadata": {
+            "name": name, "namespace": NAMESPACE, "uid": "uid-trust", "resourceVersion": "7", "labels": world().key.labels(),
+            "managedFields": [
+                {"manager": "karst", "operation": "Update", "time": "2026-01-02T00:00:00Z"},
+                {"manager": "meddler", "operation": "Update", "time": "2026-01-01T00:00:00Z"}
+            ]
+        }
+    });
+    let server = Server::with(&path, live);
+    let hands = server.hands();
+    let mut world = world();
+    let files = BTreeMap::from([(CLUSTER_TRUST.to_owned(), b"whom to trust".to_vec())]);
+    let annotations = BTreeMap::from([(CA_CERT_GENERATION_ANNOTATION.to_owned(), "0".to_owned())]);
+    let issue = Issue::Trust { secret: name.clone(), files: files.clone(), annotations };
+    let mut said = Vec::new();
+    for version in ["7", "8"] {
+        let meta = Meta {
+            name: name.clone(),
+            uid: "uid-trust".to_owned(),
+            resource_version: version.to_owned(),
+            labels: world.key.labels(),
+            ..Meta::default()
+        };
+        world.secrets.insert(name.clone(), Arc::new(SecretView::new(meta, files.clone())));
+        let failures = hands.certify(&world, &[&issue]).await;
+        assert!(failures.is_empty(), "{failures:?}");
+        world.memory = hands.memories.of(&world.key);
+        said.push(format!("{:?}", world.memory.rewrites[&format!("Secret {name}")]));
+    }
+    assert!(said[0].contains("times: 1") && said[0].contains("difference: None"), "{}", said[0]);
+    let named = "metadata.annotations[strimzi.io/ca-cert-generation] (changed last by \\\"meddler\\\")";
+    assert!(said[1].contains("times: 2") && said[1].contains(named), "{}", said[1]);
 }

@@ -1,21 +1,25 @@
 //! What becomes of an object on its way into the API server and afterwards: empty lists and maps are not kept, fields that nobody
 //! set are filled in, and a policy of whoever runs Kubernetes changes it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use karst_core::digest::Digest;
+use karst_core::names::trust_secret;
 use karst_core::objects::service_digest;
 use karst_core::stored::{budget_digest, policy_digest};
+use karst_core::world::Meta;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{ApiServer, Item, Kind};
+use crate::scenarios::CLUSTER;
 
 /// How soon somebody changes back what was written, in milliseconds.
 const REACTS: u64 = 300;
 
-/// What a policy does with budgets, network policies and services.
+/// What a policy does with budgets, network policies, services and Secrets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PolicyEngine {
     /// Nothing.
@@ -25,6 +29,8 @@ pub enum PolicyEngine {
     Adds,
     /// It changes back what is written, a moment later.
     Fights,
+    /// It takes all annotations off the Secrets that are written.
+    Strips,
 }
 
 /// What the API server keeps.
@@ -109,9 +115,21 @@ impl ApiServer {
         service_digest(&service).ok()
     }
 
-    /// Somebody is going to change back what was just written.
+    /// What is left of what is said of a Secret that is written.
+    pub(super) fn admitted(&self, meta: Meta) -> Meta {
+        match self.engine {
+            PolicyEngine::Strips => Meta { annotations: BTreeMap::new(), ..meta },
+            _ => meta,
+        }
+    }
+
+    /// Somebody is going to change back what was just written: of Secrets, what is said of those that have what nodes trust.
     pub(super) fn provoke(&mut self, kind: Kind, name: &str) {
-        let is_its = matches!(kind, Kind::Budget | Kind::Policy | Kind::Service);
+        let is_its = match kind {
+            Kind::Budget | Kind::Policy | Kind::Service => true,
+            Kind::Secret => name == trust_secret(CLUSTER),
+            _ => false,
+        };
         if is_its && self.engine == PolicyEngine::Fights {
             self.provoked.insert((kind, name.to_owned()), self.now + REACTS);
         }
@@ -136,6 +154,10 @@ impl ApiServer {
                 Some(Item::Service(mut service)) => {
                     Arc::make_mut(&mut service).digest = theirs;
                     Item::Service(service)
+                }
+                Some(Item::Secret(mut secret)) => {
+                    Arc::make_mut(&mut secret).meta.annotations.clear();
+                    Item::Secret(secret)
                 }
                 _ => continue,
             };

@@ -9,6 +9,7 @@ use karst_core::claims::Growth;
 use karst_core::names::{MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, safety_of_kafka, safety_of_pool};
 use karst_core::objects::Object;
 use karst_core::plan::{Fact, Mark, Protection, Removal, Seen};
+use karst_core::rewrites::Rewrite;
 use karst_core::rolling::{Cause, Restart};
 use karst_core::world::World;
 use karst_core::{status, strangers};
@@ -83,6 +84,8 @@ impl Operator {
             )?;
             self.learn(written, sim);
         }
+        let (name, rewrite) = Rewrite::after_issue(world, issue, None);
+        self.memory.rewrites.insert(name, rewrite);
         Ok(())
     }
 

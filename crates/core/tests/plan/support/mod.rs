@@ -23,6 +23,7 @@ use karst_core::names::{
 use karst_core::objects::{Object, service_digest};
 use karst_core::plan::{Deed, Fact, Plan, Protection, Questions, Removal, plan};
 use karst_core::quorum::InitialControllers;
+use karst_core::rewrites::Rewrite;
 use karst_core::stored;
 use karst_core::versions;
 use karst_core::world::{
@@ -273,9 +274,11 @@ pub(crate) fn carry_out(world: &mut World, plan: Plan) {
 
 /// Makes what is asked for and writes it, each Secret on condition that it is still the one that was seen.
 pub(crate) fn issue_certificates(world: &mut World, issue: &Issue) {
+    let (written, rewrite) = Rewrite::after_issue(world, issue, None);
     for write in issue.make(world.now).expect("a certificate") {
         write_secret(world, issue.pool(), write);
     }
+    world.memory.rewrites.insert(written, rewrite);
 }
 
 pub(crate) fn write_secret(world: &mut World, pool: Option<&str>, write: SecretWrite) {
