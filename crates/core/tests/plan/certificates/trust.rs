@@ -528,7 +528,7 @@ fn restarts_while_waiting(
         world.secrets.remove(*secret).unwrap();
     }
     let mut restarts: Vec<Restart> = Vec::new();
-    for _ in steps(80) {
+    for _ in 0..80 {
         for pod in waiting {
             edit_pod(&mut world, pod, |pod| pod.ready = false);
         }
