@@ -116,6 +116,12 @@ fn no_controller_leaves_for_the_sake_of_a_pod_that_is_gone() {
     one_run(Chance::TwoOperators, "three-ephemeral-controllers-rolled", 7_000_018);
 }
 
+/// Of two operators one signs with a key of the authority that somebody has just deleted, and that the other one has replaced.
+#[test]
+fn a_key_that_was_deleted_before_it_signed_anything_cuts_nobody_off() {
+    one_run(Chance::TwoOperators, "authority-deleted-twice", 908);
+}
+
 /// A broker without partitions reads its logs anew in the moment in which it is to be none any more.
 #[test]
 fn what_is_to_be_no_broker_any_more_need_not_read_its_logs() {
