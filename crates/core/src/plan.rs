@@ -220,6 +220,8 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         }
     }
 
+    plan.look_soon(settings.look_again);
+
     // Objects.
     let render = Render {
         cluster: &cluster,

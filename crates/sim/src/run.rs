@@ -18,6 +18,8 @@ use crate::sim::Sim;
 
 /// For so long nothing must happen for the world to be at rest, in milliseconds: longer than any regular look.
 const REST: u64 = 12_000;
+/// The same where nodes are looked at once more, because a setting is gone.
+const SECOND_LOOK: u64 = 75_000;
 /// Within this time everything must come to rest.
 const BOUND: u64 = 900_000;
 
@@ -134,6 +136,7 @@ impl Start {
 
     fn is_at_rest(&self, began: u64) -> bool {
         let sim = &self.sim;
+        let rest = if sim.api.remembers_a_setting_that_is_gone() { SECOND_LOOK } else { REST };
         let last = [sim.api.changed, self.operator.acted, began, sim.faults.until, sim.data.moved];
         let last = last.into_iter().max().unwrap_or_default();
         self.operator.is_idle(sim)
@@ -142,7 +145,7 @@ impl Start {
             && sim.data.is_settled()
             && !sim.quorum.just_recovered(REST)
             && sim.next.is_none()
-            && sim.now > last + REST
+            && sim.now > last + rest
             && !sim.quorum.just_lost_a_broker(REST)
     }
 }
