@@ -130,6 +130,14 @@ fn what_another_operator_told_kafka_is_taken_back_in_the_end() {
     }
 }
 
+/// The power goes in the moment in which a broker that moves to another pool is told to stop.
+#[test]
+fn a_broker_that_led_last_does_not_start_empty_in_another_pool() {
+    for seed in [10_667, 18_407, 9_013] {
+        one_run(Chance::Faults, "brokers-moved-together", seed);
+    }
+}
+
 /// A broker without partitions reads its logs anew in the moment in which it is to be none any more.
 #[test]
 fn what_is_to_be_no_broker_any_more_need_not_read_its_logs() {
