@@ -6,10 +6,14 @@
 //!
 //! Kafka keeps what it is told in its own log, above what nodes read when they start. So it is not ours to delete there what
 //! somebody else told it; the names of the settings that are ours are kept on the cluster's headless service, and written there
-//! before Kafka is told.
+//! before Kafka is told. A name leaves that list only after nodes were seen without the setting twice, a minute apart: what an operator
+//! sent that leads no longer may reach Kafka after the first look of the one that does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::time::Duration;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::cluster::{Cluster, Roles};
 use crate::config;
@@ -45,6 +49,11 @@ const THREADS: &[(&str, i64)] = &[
     ("remote.log.manager.follower.thread.pool.size", 2),
     ("remote.log.reader.threads", 10),
 ];
+
+/// For how long a setting that nobody runs with any more stays ours: longer than a call of an operator that led before is on its way.
+const GOES_AFTER: Duration = Duration::from_secs(60);
+/// Stands between the name of a setting that nobody runs with any more, and since when that is known.
+const GONE_SINCE: char = '@';
 
 /// What a node is. Its settings can change before its pod does, and what starts again in an old pod reads the new ones.
 const ROLES: &str = "process.roles";
@@ -162,8 +171,10 @@ pub(crate) struct Dynamic {
     pub(crate) checked: BTreeMap<String, Digest>,
     /// Settings that nodes read when they started, and that are gone since: only a restart makes a node forget them.
     pub(crate) outlived: BTreeMap<NodeId, Vec<String>>,
-    /// The settings that Kafka may have been told by us. `None` when there never were any.
+    /// The settings that Kafka may have been told by us, as they are written down. `None` when there never were any.
     pub(crate) ours: Option<BTreeSet<String>>,
+    /// When one of them may be ours no longer.
+    pub(crate) look_again: Option<Duration>,
     /// Settings of the spec that no node was seen to run with: nodes are not to start with them yet.
     pub(crate) unproven: BTreeSet<String>,
     /// Nodes that serve and do not say what they run with, and what came instead.
@@ -180,10 +191,12 @@ impl Dynamic {
 
 /// Compares what nodes run with to what is wanted.
 pub(crate) fn compare(world: &World, cluster: &Cluster) -> Result<Dynamic, serde_json::Error> {
+    let recorded = recorded(world, cluster);
+    let looks = second_looks(world, recorded.as_ref());
     let mut comparison = Comparison {
         cluster,
         wanted: wanted(world, cluster.version),
-        recorded: recorded(world, cluster),
+        recorded,
         found: BTreeSet::new(),
         still_there: BTreeSet::new(),
         right: BTreeSet::new(),
@@ -198,7 +211,7 @@ pub(crate) fn compare(world: &World, cluster: &Cluster) -> Result<Dynamic, serde
             all_settled = false;
             continue;
         };
-        let state = state(pod, wanted);
+        let state = state(pod, wanted, &looks);
         if world.memory.checked_settings.get(&name) == Some(&state) {
             comparison.right.extend(comparison.wanted.keys().cloned());
             continue;
@@ -223,14 +236,22 @@ pub(crate) fn compare(world: &World, cluster: &Cluster) -> Result<Dynamic, serde
         all_settled &= settled;
     }
     comparison.dynamic.unproven = comparison.unproven(world);
-    Ok(comparison.finish(all_settled))
+    Ok(comparison.finish(world, all_settled))
 }
 
-/// What a node that was found right need not be asked about again: this life of its pod, and what was wanted then.
-fn state(pod: &PodView, wanted: Digest) -> Digest {
+/// What a node that was found right need not be asked about again: this life of its pod, what was wanted then, and which settings waited for
+/// a second look.
+fn state(pod: &PodView, wanted: Digest, looks: &str) -> Digest {
     let since = pod.since.map(|since| since.as_nanosecond().to_le_bytes());
     let since = since.as_ref().map_or(&[][..], <[u8; 16]>::as_slice);
-    Digest::of_parts(&[pod.meta.uid.as_bytes(), since, wanted.bytes()])
+    Digest::of_parts(&[pod.meta.uid.as_bytes(), since, wanted.bytes(), looks.as_bytes()])
+}
+
+/// The settings that wait for a second look, and whether its time has come.
+fn second_looks(world: &World, recorded: Option<&Recorded>) -> String {
+    let gone = recorded.into_iter().flatten().filter(|(_, gone)| gone.is_some());
+    let looks = gone.map(|(key, gone)| format!("{} {}", entry((key.clone(), *gone)), is_over(world, *gone)));
+    looks.collect::<Vec<_>>().join(",")
 }
 
 /// The settings of the spec that can change while nodes run.
@@ -241,11 +262,31 @@ fn wanted(world: &World, kafka: &KafkaVersion) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The settings that Kafka may have been told by us, by the annotation of the headless service.
-fn recorded(world: &World, cluster: &Cluster) -> Option<BTreeSet<String>> {
+/// The settings that Kafka may have been told by us, each with the time since which nobody runs with it.
+type Recorded = BTreeMap<String, Option<Timestamp>>;
+
+/// By the annotation of the headless service.
+fn recorded(world: &World, cluster: &Cluster) -> Option<Recorded> {
     let service = world.services.get(&cluster.key.headless_service())?;
     let text = service.meta.annotations.get(SETTINGS_IN_KAFKA_ANNOTATION)?;
-    Some(text.split(',').filter(|key| !key.is_empty()).map(str::to_owned).collect())
+    let read = |entry: &str| match entry.split_once(GONE_SINCE) {
+        Some((key, since)) => (key.to_owned(), since.parse().ok()),
+        None => (entry.to_owned(), None),
+    };
+    Some(text.split(',').filter(|entry| !entry.is_empty()).map(read).collect())
+}
+
+/// As it is written down.
+fn entry((key, gone): (String, Option<Timestamp>)) -> String {
+    match gone {
+        Some(since) => format!("{key}{GONE_SINCE}{since:.0}"),
+        None => key,
+    }
+}
+
+/// Has a setting been gone for so long that a second look says whether it is gone for good?
+fn is_over(world: &World, gone: Option<Timestamp>) -> bool {
+    gone.is_some_and(|since| world.time_since(since) >= GOES_AFTER)
 }
 
 /// The annotation for these settings.
@@ -256,7 +297,7 @@ pub(crate) fn record(ours: &BTreeSet<String>) -> String {
 struct Comparison<'a> {
     cluster: &'a Cluster,
     wanted: BTreeMap<String, String>,
-    recorded: Option<BTreeSet<String>>,
+    recorded: Option<Recorded>,
     /// Settings of the spec that Kafka was told, or is to be told: they are ours from now on.
     found: BTreeSet<String>,
     /// Settings that are ours, gone from the spec, and not gone from Kafka.
@@ -334,7 +375,7 @@ impl Comparison<'_> {
 
     fn judge_unwanted(&mut self, node: NodeId, setting: &RunningSetting) -> bool {
         let key = &setting.key;
-        let is_ours = self.recorded.as_ref().is_some_and(|ours| ours.contains(key));
+        let is_ours = self.recorded.as_ref().is_some_and(|ours| ours.contains_key(key));
         match setting.source {
             Source::Cluster if is_ours => self.take_back(setting),
             // Nobody but us writes what nodes read. The node may have read it when its container started again, long after
@@ -371,15 +412,28 @@ impl Comparison<'_> {
         self.wanted.iter().filter(is_unproven).map(|(key, _)| key.clone()).collect()
     }
 
-    /// What is ours stays so until every node was seen without it.
-    fn finish(mut self, all_settled: bool) -> Dynamic {
+    /// What is ours stays so until every node was seen without it, and once more after a while.
+    fn finish(mut self, world: &World, all_settled: bool) -> Dynamic {
         let before = self.recorded.take();
         let was_there = before.is_some();
-        let mut ours = self.found;
-        let (wanted, still_there) = (&self.wanted, &self.still_there);
-        let kept = |key: &String| wanted.contains_key(key) || !all_settled || still_there.contains(key);
-        ours.extend(before.into_iter().flatten().filter(kept));
-        self.dynamic.ours = (was_there || !ours.is_empty()).then_some(ours);
+        let mut ours: Recorded = before.into_iter().flatten().collect();
+        ours.retain(|key, gone| {
+            if self.wanted.contains_key(key) || self.still_there.contains(key) {
+                *gone = None;
+            } else if all_settled && is_over(world, *gone) {
+                return false;
+            } else if all_settled {
+                // A time that is still to come is another clock's.
+                let known =
+                    gone.filter(|since| since.duration_since(world.now) < SignedDuration::from_mins(1));
+                let since = *gone.insert(known.unwrap_or(world.now));
+                let left = GOES_AFTER.saturating_sub(world.time_since(since));
+                self.dynamic.look_again = self.dynamic.look_again.into_iter().chain([left]).min();
+            }
+            true
+        });
+        ours.extend(self.found.into_iter().map(|key| (key, None)));
+        self.dynamic.ours = (was_there || !ours.is_empty()).then(|| ours.into_iter().map(entry).collect());
         self.dynamic
     }
 }

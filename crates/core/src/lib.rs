@@ -6,6 +6,7 @@
 
 pub mod absences;
 pub(crate) mod anew;
+mod arrivals;
 pub mod authorization;
 pub mod certificates;
 mod claim_memory;

@@ -192,7 +192,7 @@ impl<'a> Scale<'a> {
 /// A pool whose pod set etcd would not take. To know it, one of its pods is made, but only where it may be.
 pub(crate) fn oversized(world: &World, cluster: &Cluster) -> Result<Option<Problem>, serde_json::Error> {
     let scale = Scale::of(world, &cluster.listeners, &cluster.pools);
-    let unproven = BTreeSet::new();
+    let (unproven, held) = (BTreeSet::new(), BTreeSet::new());
     let render = Render {
         cluster,
         world,
@@ -202,6 +202,7 @@ pub(crate) fn oversized(world: &World, cluster: &Cluster) -> Result<Option<Probl
         bootstrap_servers: crate::plan::bootstrap_servers(world, cluster),
         restoration: None,
         unproven: &unproven,
+        held: &held,
     };
     let may_be = |pool: &&Pool| scale.pod(pool).saturating_mul(pool.nodes.len()) > POD_SET;
     for pool in cluster.pools.iter().filter(may_be) {

@@ -74,7 +74,8 @@ pub const RACK_ANNOTATION: &str = "karst.io/rack";
 pub const KEY_ALGORITHM_ANNOTATION: &str = "karst.io/key-algorithm";
 /// On a pod: the settings that it started with, of those that can change while it runs, as JSON.
 pub const STARTED_WITH_ANNOTATION: &str = "karst.io/started-with";
-/// On the headless service: the settings that Kafka was told while it ran, as names.
+/// On the headless service: the settings that Kafka was told while it ran, as names. One that nobody runs with any more has the time since then
+/// behind it, `name@time`, until nodes were asked once more.
 pub const SETTINGS_IN_KAFKA_ANNOTATION: &str = "karst.io/settings-in-kafka";
 /// Asks for a static quorum to become a dynamic one.
 pub const MIGRATION_ANNOTATION: &str = "strimzi.io/kraft-quorum-migration";

@@ -23,7 +23,7 @@ use crate::cluster::{Cluster, Node, Pool};
 use crate::config::REPLICATION_PORT;
 use crate::digest::Digest;
 use crate::empty_disk::{self, EmptyDisk};
-use crate::ids::ClusterId;
+use crate::ids::{ClusterId, NodeId};
 use crate::let_in::{self, LetIn};
 use crate::listeners::address::{self, Served};
 use crate::listeners::{ClientListener, Reach};
@@ -375,6 +375,8 @@ pub struct Render<'a> {
     pub(crate) restoration: Option<Restoration>,
     /// Settings of the user's that nodes are not to start with yet.
     pub(crate) unproven: &'a BTreeSet<String>,
+    /// Nodes that are not made yet, because they would start without what only they have.
+    pub(crate) held: &'a BTreeSet<NodeId>,
 }
 
 impl Render<'_> {
@@ -558,7 +560,8 @@ impl Render<'_> {
     fn can_run(&self, node: Node<'_>) -> bool {
         let pod = self.cluster.pod_name(node);
         self.is_listed(node)
-            || (certificates::has_secrets(self.world, &pod, self.cluster.asks_for_certificates())
+            || (!self.held.contains(&node.id)
+                && certificates::has_secrets(self.world, &pod, self.cluster.asks_for_certificates())
                 && address::may_start(self.world, self.cluster, node).is_ok())
     }
 

@@ -10,6 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
 use serde_json::{Value, json};
 
+use crate::arrivals::{self, Arrivals};
 use crate::certificates;
 use crate::cluster::{Cluster, Node, Pool};
 use crate::dynamic::{self, Dynamic};
@@ -157,6 +158,12 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
     };
     ask_partitions(&mut plan.questions, world, left.partitions_of.clone());
     plan.notices.extend(left.notices.iter().cloned());
+    let arrivals = match plan.facts.is_empty() {
+        true => arrivals::judge(world, &cluster),
+        false => Arrivals::default(),
+    };
+    ask_partitions(&mut plan.questions, world, arrivals.partitions_of.clone());
+    plan.notices.extend(arrivals.notices.iter().cloned());
     plan.questions.launchers = safety::late_brokers(world);
     plan.questions.launchers.extend(empty_disk::questions(world));
     plan.questions.ask_log_dirs(log_dirs_of, || world.serving_brokers());
@@ -223,6 +230,8 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         }
     }
 
+    plan.look_soon(settings.look_again);
+
     // Objects.
     let render = Render {
         cluster: &cluster,
@@ -233,6 +242,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         bootstrap_servers: bootstrap_servers(world, &cluster),
         restoration: restoration.clone(),
         unproven: &settings.unproven,
+        held: &arrivals.held,
     };
     let shared = render.shared_to_write(settings.ours.as_ref())?.into_iter();
     plan.objects.extend(shared.map(|object| object.in_place_of_seen(world)));
@@ -282,7 +292,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
             configure(&mut plan, world, settings);
         }
         plan.marks = rolling::marks(world, &cluster);
-        forget_what_may_be_lost(&mut plan, world, &due, &to_move, &left);
+        forget_what_may_be_lost(&mut plan, world, &due, &to_move, &arrivals.old_pods, &left);
         roll(&mut plan, world, next);
         plan.emptied = rolling::emptied(world, &due, &plan.restarts);
         if racks.are_unknown || !plan.racked.is_empty() {
@@ -668,6 +678,7 @@ fn forget_what_may_be_lost(
     world: &World,
     due: &[Due<'_>],
     to_move: &BTreeSet<String>,
+    arriving: &BTreeSet<String>,
     left: &left_behind::Kept,
 ) {
     let is_due = |pod: &str| due.iter().any(|due| due.pod.meta.name == pod && due.data() == Disks::Go);
@@ -679,6 +690,7 @@ fn forget_what_may_be_lost(
             || is_on_its_way(pod)
             || (world.pods.contains_key(pod) && !is_listed(pod))
             || to_move.contains(pod)
+            || arriving.contains(pod)
             || left.pods.contains(pod)
             || (is_listed(pod) && is_static(pod) && safety::may_start_anew(world, pod))
     };

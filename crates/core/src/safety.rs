@@ -320,6 +320,42 @@ impl<'a> Judge<'a> {
         Some(concern.of(node, health::some_of(&partitions)))
     }
 
+    /// What keeps a broker that does not run from starting without the disk that it had: that Kafka could elect it, and nobody else who
+    /// has everything.
+    pub(crate) fn obstacle_to_empty_start(&self, node: NodeId) -> Option<Obstacle> {
+        if self.partitions.known().is_none() {
+            return Some(Obstacle::LosesUnknown { node, why: self.partitions.silence() });
+        }
+        let mut found: BTreeMap<Concern, Vec<&PartitionView>> = BTreeMap::new();
+        for partition in self.on(node).iter().copied() {
+            if let Some(concern) = self.concern_of_empty_start(partition, node) {
+                found.entry(concern).or_default().push(partition);
+            }
+        }
+        let (concern, partitions) = found.into_iter().next()?;
+        Some(concern.of(node, health::some_of(&partitions)))
+    }
+
+    /// Whoever is in sync, or was among the last that had everything, may be elected.
+    fn concern_of_empty_start(&self, partition: &PartitionView, node: NodeId) -> Option<Concern> {
+        if partition.leader.is_some() && !partition.holders().any(|holder| holder == node) {
+            return None;
+        }
+        // Others that serve, and cannot lead, wait for it too.
+        let is_no_help = |holder: NodeId| {
+            holder == node || (partition.leader.is_none() && self.counted_on.contains(&holder))
+        };
+        if partition.holders().any(|holder| holder == node) && partition.holders().all(is_no_help) {
+            return Some(Concern::LosesOnlyCopy);
+        }
+        let is_elsewhere = self.up_in_sync(partition, &Stop::from([(node, Disks::Go)])).next().is_some();
+        match partition.leader {
+            Some(leader) if leader != node && is_elsewhere && !partition.in_sync.contains(&node) => None,
+            Some(_) => Some(Concern::LosesCopy),
+            None => Some(Concern::NoLeader),
+        }
+    }
+
     /// Does Kafka count on a broker that was late a moment ago? One that is fenced is in no ISR but as the last one, and then nobody
     /// leads.
     fn is_back(&self, node: NodeId) -> bool {

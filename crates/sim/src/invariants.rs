@@ -44,8 +44,6 @@ pub struct Watch {
     pub last_claim_deletion: u64,
     /// When an operator last stopped a pod.
     pub last_stop: u64,
-    /// When all nodes last lost their power.
-    pub last_power_cut: u64,
     /// When a user last wished for something.
     pub last_wish: u64,
     /// When a user last took back that data may be lost, and of which pods.

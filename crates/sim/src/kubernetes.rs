@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use karst_api as api;
+use karst_core::names::SETTINGS_IN_KAFKA_ANNOTATION;
 use karst_core::objects::{Object, pod_set_digest};
 use karst_core::world::{
     ClaimView, ConfigMapView, Meta, PlainView, PodSetView, PodView, SecretView, ServiceAccountView,
@@ -175,6 +176,15 @@ impl ApiServer {
     /// All objects of a kind.
     pub fn all(&self, kind: Kind) -> impl Iterator<Item = &Item> {
         of_kind(&self.objects, kind).map(|stored| &stored.item)
+    }
+
+    /// Does the list of settings that Kafka was told name one that nobody runs with any more, until nodes are asked once more?
+    pub(crate) fn remembers_a_setting_that_is_gone(&self) -> bool {
+        let told = |item: &Item| match item {
+            Item::Service(service) => service.meta.annotations.get(SETTINGS_IN_KAFKA_ANNOTATION).cloned(),
+            _ => None,
+        };
+        self.all(Kind::Service).filter_map(told).any(|told| told.contains('@'))
     }
 
     /// All pods.

@@ -18,6 +18,10 @@ use crate::sim::Sim;
 
 /// For so long nothing must happen for the world to be at rest, in milliseconds: longer than any regular look.
 const REST: u64 = 12_000;
+/// The same where nodes are looked at once more, because a setting is gone.
+const SECOND_LOOK: u64 = 75_000;
+/// So many brokers move in one story, and one after the other may have to be put back.
+const MOST_PUT_BACK: usize = 3;
 /// Within this time everything must come to rest.
 const BOUND: u64 = 900_000;
 
@@ -134,6 +138,7 @@ impl Start {
 
     fn is_at_rest(&self, began: u64) -> bool {
         let sim = &self.sim;
+        let rest = if sim.api.remembers_a_setting_that_is_gone() { SECOND_LOOK } else { REST };
         let last = [sim.api.changed, self.operator.acted, began, sim.faults.until, sim.data.moved];
         let last = last.into_iter().max().unwrap_or_default();
         self.operator.is_idle(sim)
@@ -142,7 +147,7 @@ impl Start {
             && sim.data.is_settled()
             && !sim.quorum.just_recovered(REST)
             && sim.next.is_none()
-            && sim.now > last + REST
+            && sim.now > last + rest
             && !sim.quorum.just_lost_a_broker(REST)
     }
 }
@@ -179,7 +184,6 @@ pub fn run(start: &Start, scenario: &Scenario, seed: u64, faults: &Faults, tells
     sim.watch.last_request = 0;
     sim.watch.last_claim_deletion = 0;
     sim.watch.last_stop = 0;
-    sim.watch.last_power_cut = 0;
     sim.watch.taken_back = None;
     if sim.agenda.front().is_some_and(|step| step.when == When::AtRest) {
         sim.edit();
@@ -189,6 +193,12 @@ pub fn run(start: &Start, scenario: &Scenario, seed: u64, faults: &Faults, tells
     start.rest();
     while start.sim.watch.broken.is_none() && !start.sim.agenda.is_empty() {
         start.sim.edit();
+        start.rest();
+    }
+    for _ in 0..MOST_PUT_BACK {
+        if start.sim.watch.broken.is_some() || !scenarios::put_back(&mut start.sim) {
+            break;
+        }
         start.rest();
     }
     conclude(start, scenario)

@@ -5,6 +5,7 @@ mod brokers;
 mod disks;
 mod edit;
 mod fixed;
+mod held;
 mod others;
 mod policies;
 
@@ -19,6 +20,7 @@ use crate::kraft::LEVEL;
 use crate::sim::Sim;
 use edit::annotate;
 pub use edit::{Disks, Edit};
+pub(crate) use held::put_back;
 
 /// The cluster of all stories.
 pub const CLUSTER: &str = "c";

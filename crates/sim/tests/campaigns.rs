@@ -116,6 +116,28 @@ fn no_controller_leaves_for_the_sake_of_a_pod_that_is_gone() {
     one_run(Chance::TwoOperators, "three-ephemeral-controllers-rolled", 7_000_018);
 }
 
+/// Of two operators one signs with a key of the authority that somebody has just deleted, and that the other one has replaced.
+#[test]
+fn a_key_that_was_deleted_before_it_signed_anything_cuts_nobody_off() {
+    one_run(Chance::TwoOperators, "authority-deleted-twice", 908);
+}
+
+/// Of two operators one takes a setting off the list of those that Kafka was told, while the other one tells it.
+#[test]
+fn what_another_operator_told_kafka_is_taken_back_in_the_end() {
+    for seed in [7_000_884, 7_004_768, 20_104, 20_201] {
+        one_run(Chance::TwoOperators, "configured-and-reverted", seed);
+    }
+}
+
+/// The power goes in the moment in which a broker that moves to another pool is told to stop.
+#[test]
+fn a_broker_that_led_last_does_not_start_empty_in_another_pool() {
+    for seed in [10_667, 18_407, 9_013] {
+        one_run(Chance::Faults, "brokers-moved-together", seed);
+    }
+}
+
 /// A broker without partitions reads its logs anew in the moment in which it is to be none any more.
 #[test]
 fn what_is_to_be_no_broker_any_more_need_not_read_its_logs() {

@@ -51,9 +51,15 @@ impl<'a> Inside<'a> {
     }
 
     /// The certificates of authorities without which somebody who runs would not be trusted, or could not be once it restarts.
+    ///
+    /// Until nodes are given the newest one, that is all that they are given: the key that signed so far may be deleted in the moment in
+    /// which all trust it and nobody shows it yet, and whoever has not heard of that goes on to sign with it.
     pub(super) fn relied_on(&self) -> Vec<Certificate> {
         if self.running.is_empty() {
             return Vec::new();
+        }
+        if !self.newest.as_ref().is_some_and(|newest| self.given.contains(newest)) {
+            return self.reliable.clone();
         }
         let mut used: BTreeSet<String> =
             leaves(self.world).filter_map(|leaf| self.signer(leaf.certificate())).collect();

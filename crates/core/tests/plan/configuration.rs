@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::support::*;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -189,7 +190,38 @@ fn a_setting_that_is_taken_back_is_deleted_without_a_restart() {
     converge_kafka(&mut world, &mut kafka, &[]);
     assert!(kafka.told.is_empty());
     assert!(replaced(&world).is_empty());
+    let record_then = record(&world).cloned().unwrap();
+    assert!(record_then.starts_with("log.retention.ms@2"), "{record_then}");
+    let later = decide(&world);
+    assert!(is_quiet(&later) && later.look_again.is_some_and(|pause| pause <= Duration::from_secs(60)));
+    a_minute_later(&mut world, &mut kafka);
     assert_eq!(record(&world).map(String::as_str), Some(""));
+}
+
+fn a_minute_later(world: &mut World, kafka: &mut Kafka) {
+    world.now += SignedDuration::from_secs(61);
+    converge_kafka(world, kafka, &[]);
+}
+
+/// An operator that leads no longer had sent it, and Kafka got it after the next one had seen every node without it.
+#[test]
+fn what_reaches_kafka_after_the_first_look_is_taken_back_too() {
+    let (mut world, mut kafka) = at_rest();
+    set(&mut world, "num.io.threads", 6);
+    converge_kafka(&mut world, &mut kafka, &[]);
+    unset(&mut world, "num.io.threads");
+    converge_kafka(&mut world, &mut kafka, &[]);
+    assert!(kafka.told.is_empty());
+    kafka.told.insert("num.io.threads".into(), "6".into());
+    a_minute_later(&mut world, &mut kafka);
+    assert!(kafka.told.is_empty(), "{:?}", kafka.told);
+    a_minute_later(&mut world, &mut kafka);
+    assert_eq!(record(&world).map(String::as_str), Some(""));
+    // From now on it is somebody else's.
+    kafka.told.insert("num.io.threads".into(), "6".into());
+    world.memory.checked_settings.clear();
+    a_minute_later(&mut world, &mut kafka);
+    assert_eq!(kafka.told.len(), 1);
 }
 
 #[test]

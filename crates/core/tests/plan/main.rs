@@ -5,6 +5,7 @@ mod support;
 
 mod anew;
 mod around;
+mod arrivals;
 mod certificates;
 mod clocks;
 mod configuration;

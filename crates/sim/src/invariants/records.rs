@@ -33,11 +33,6 @@ impl Sim {
                     self.fail(format!("{what}, because {}", doom.what));
                 }
                 Some(_) => self.tell(|| format!("fate      {what}")),
-                // A broker that is told to leave, and loses its power before it has handed over, may be taken for the last one that led. Its
-                // old disk is there; nobody could foresee it.
-                None if self.is_recent(self.watch.last_power_cut) => {
-                    self.tell(|| format!("fate      {what}"));
-                }
                 None => self.fail(format!("{what}, and no copy had been destroyed")),
             }
         }

@@ -379,7 +379,6 @@ impl Edit {
             Self::Full(millis) => sim.kubelet.full_until = sim.now + millis,
             Self::LoseDisk(node) => lose_disk(sim, *node),
             Self::PowerCut => {
-                sim.watch.last_power_cut = sim.now;
                 let nodes: Vec<NodeId> = sim.quorum.processes.keys().copied().collect();
                 for node in nodes {
                     crash(sim, node.0, None);

@@ -70,6 +70,51 @@ fn deleted_secrets_of_the_authority_are_a_new_key_and_everybody_trusts_everybody
     }
 }
 
+/// The next key is deleted too, when all trust it and before it signed anything. Who has not heard of that signs with it: so it stays trusted
+/// until everybody shows a certificate of the newest one.
+#[test]
+fn a_key_that_is_deleted_before_it_signed_stays_trusted_until_all_are_over_it() {
+    let mut life = Life::begin(quickstart());
+    for secret in [CLUSTER_CA, CLUSTER_CA_CERT] {
+        life.world.secrets.remove(secret);
+    }
+    let signs = |world: &World| {
+        let plan = plan(world).unwrap();
+        plan.certificates.iter().any(|issue| matches!(issue, Issue::Leaf { .. }))
+    };
+    while !signs(&life.world) {
+        assert!(life.one_step());
+    }
+    let next = newest(&life.world);
+    let unaware = life.world.clone();
+    for secret in [CLUSTER_CA, CLUSTER_CA_CERT] {
+        life.world.secrets.remove(secret);
+    }
+    while !life.world.secrets.contains_key(CLUSTER_CA_CERT) || newest(&life.world) == next {
+        assert!(life.one_step());
+    }
+    for _ in 0..3 {
+        assert!(life.one_step());
+    }
+    let given = |life: &Life| {
+        let files = life.world.secrets["my-cluster-trustbundle"].trust().unwrap();
+        Certificate::all_from_pem(&files[CLUSTER_TRUST]).unwrap()
+    };
+    assert!(given(&life).contains(&newest(&life.world)), "nodes are given the newest");
+    // What the other operator writes fits what is there: nobody has touched these Secrets.
+    for issue in plan(&unaware).unwrap().certificates {
+        for write in issue.make(unaware.now).unwrap() {
+            let meta = unaware.secrets[&write.name].meta.clone();
+            assert_eq!(meta, life.world.secrets[&write.name].meta, "{}", write.name);
+            let secret = SecretView::new(meta, write.content.data);
+            life.world.secrets.insert(write.name, Arc::new(secret));
+        }
+    }
+    life.settle();
+    life.all_show_the_newest();
+    assert_eq!(given(&life), [newest(&life.world)], "and in the end nothing else is trusted");
+}
+
 impl Life {
     /// Does everybody who runs accept what the operator shows?
     fn is_heard(&self) -> bool {
