@@ -52,14 +52,12 @@ impl<'a> Inside<'a> {
 
     /// The certificates of authorities without which somebody who runs would not be trusted, or could not be once it restarts.
     ///
-    /// Until nodes are given the newest one, that is all that they are given: the key that signed so far may be deleted in the moment in
-    /// which all trust it and nobody shows it yet, and whoever has not heard of that goes on to sign with it.
+    /// Until nodes are given the newest one, those are among them that all who run trust: the key that was to sign next may be deleted in
+    /// the moment in which nobody shows it yet, and whoever has not heard of that goes on to sign with it. What somebody else put among
+    /// what nodes are given is trusted by nobody who runs, and goes.
     pub(super) fn relied_on(&self) -> Vec<Certificate> {
         if self.running.is_empty() {
             return Vec::new();
-        }
-        if !self.newest.as_ref().is_some_and(|newest| self.given.contains(newest)) {
-            return self.reliable.clone();
         }
         let mut used: BTreeSet<String> =
             leaves(self.world).filter_map(|leaf| self.signer(leaf.certificate())).collect();
@@ -67,7 +65,11 @@ impl<'a> Inside<'a> {
         // Who shows nobody knows what may show anything.
         let is_unknown = shown.iter().any(Option::is_none);
         used.extend(shown.into_iter().flatten());
-        let is_used = |one: &&Certificate| is_unknown || used.contains(&one.authority_id());
+        let awaits_newest = self.newest.as_ref().is_none_or(|newest| !self.given.contains(newest));
+        let is_used = |one: &&Certificate| {
+            let id = one.authority_id();
+            is_unknown || used.contains(&id) || awaits_newest && self.all_trust(&id)
+        };
         self.reliable.iter().filter(is_used).cloned().collect()
     }
 
