@@ -192,10 +192,11 @@ impl Dynamic {
 /// Compares what nodes run with to what is wanted.
 pub(crate) fn compare(world: &World, cluster: &Cluster) -> Result<Dynamic, serde_json::Error> {
     let recorded = recorded(world, cluster);
-    let looks = second_looks(world, recorded.as_ref());
+    let spec = wanted(world, cluster.version);
+    let looks = looks(world, recorded.as_ref(), &spec);
     let mut comparison = Comparison {
         cluster,
-        wanted: wanted(world, cluster.version),
+        wanted: spec,
         recorded,
         found: BTreeSet::new(),
         still_there: BTreeSet::new(),
@@ -239,18 +240,19 @@ pub(crate) fn compare(world: &World, cluster: &Cluster) -> Result<Dynamic, serde
     Ok(comparison.finish(world, all_settled))
 }
 
-/// What a node that was found right need not be asked about again: this life of its pod, what was wanted then, and which settings waited for
-/// a second look.
+/// What a node that was found right need not be asked about again: this life of its pod, what was wanted then, and what was to be
+/// gone.
 fn state(pod: &PodView, wanted: Digest, looks: &str) -> Digest {
     let since = pod.since.map(|since| since.as_nanosecond().to_le_bytes());
     let since = since.as_ref().map_or(&[][..], <[u8; 16]>::as_slice);
     Digest::of_parts(&[pod.meta.uid.as_bytes(), since, wanted.bytes(), looks.as_bytes()])
 }
 
-/// The settings that wait for a second look, and whether its time has come.
-fn second_looks(world: &World, recorded: Option<&Recorded>) -> String {
-    let gone = recorded.into_iter().flatten().filter(|(_, gone)| gone.is_some());
-    let looks = gone.map(|(key, gone)| format!("{} {}", entry((key.clone(), *gone)), is_over(world, *gone)));
+/// The settings that nodes are to run without, with the time of the second look, and whether it has come: each is a question of its own.
+fn looks(world: &World, recorded: Option<&Recorded>, spec: &BTreeMap<String, String>) -> String {
+    let unwanted = recorded.into_iter().flatten().filter(|(key, _)| !spec.contains_key(*key));
+    let looks =
+        unwanted.map(|(key, gone)| format!("{} {}", entry((key.clone(), *gone)), is_over(world, *gone)));
     looks.collect::<Vec<_>>().join(",")
 }
 
@@ -418,9 +420,13 @@ impl Comparison<'_> {
         let was_there = before.is_some();
         let mut ours: Recorded = before.into_iter().flatten().collect();
         ours.retain(|key, gone| {
-            if self.wanted.contains_key(key) || self.still_there.contains(key) {
+            let is_over = is_over(world, *gone);
+            if self.wanted.contains_key(key) {
                 *gone = None;
-            } else if all_settled && is_over(world, *gone) {
+            } else if self.still_there.contains(key) {
+                // It came after the first look: the minute begins again.
+                *gone = if is_over { Some(world.now) } else { *gone };
+            } else if all_settled && is_over {
                 return false;
             } else if all_settled {
                 // A time that is still to come is another clock's.

@@ -125,7 +125,7 @@ fn a_key_that_was_deleted_before_it_signed_anything_cuts_nobody_off() {
 /// Of two operators one takes a setting off the list of those that Kafka was told, while the other one tells it.
 #[test]
 fn what_another_operator_told_kafka_is_taken_back_in_the_end() {
-    for seed in [7_000_884, 7_004_768, 20_104, 20_201] {
+    for seed in [7_000_884, 7_004_768, 20_104, 20_201, 22_615] {
         one_run(Chance::TwoOperators, "configured-and-reverted", seed);
     }
 }
