@@ -433,3 +433,15 @@ fn no_node_gets_a_certificate_of_a_key_that_its_peers_do_not_trust_whoever_puts_
         assert_eq!(named(&world), [""; 0]);
     }
 }
+
+/// As whatever admits objects does: it is never as it was written, not for a moment.
+#[test]
+fn nobody_restarts_to_trust_what_was_changed_on_its_way() {
+    let mut world = converged();
+    let before = uids(&world);
+    distrust(&mut world);
+    change_memory(&mut world, "brokers", "3Gi");
+    change_memory(&mut world, "controllers", "3Gi");
+    live(&mut world, 30, distrust);
+    assert_eq!(uids(&world), before);
+}

@@ -701,6 +701,7 @@ async fn a_secret_that_is_written_again_is_remembered_with_what_was_changed_and_
         said.push(format!("{:?}", world.memory.rewrites[&format!("Secret {name}")]));
     }
     assert!(said[0].contains("times: 1") && said[0].contains("difference: None"), "{}", said[0]);
-    let named = "metadata.annotations[strimzi.io/ca-cert-generation] (changed last by \\\"meddler\\\")";
-    assert!(said[1].contains("times: 2") && said[1].contains(named), "{}", said[1]);
+    let named =
+        format!("metadata.annotations[{CA_CERT_GENERATION_ANNOTATION}] (changed last by \\\"meddler\\\")");
+    assert!(said[1].contains("times: 2") && said[1].contains(&named), "{}", said[1]);
 }
