@@ -52,9 +52,9 @@ impl<'a> Inside<'a> {
 
     /// The certificates of authorities without which somebody who runs would not be trusted, or could not be once it restarts.
     ///
-    /// Until nodes are given the newest one, those are among them that all who run trust: the key that was to sign next may be deleted in
-    /// the moment in which nobody shows it yet, and whoever has not heard of that goes on to sign with it. What somebody else put among
-    /// what nodes are given is trusted by nobody who runs, and goes.
+    /// Until nodes are given the newest one, those are among them that anybody who runs trusts: the key that was to sign next may be
+    /// deleted in the moment in which nobody shows it yet, and whoever has not heard of that goes on to sign with it. What somebody else
+    /// put among what nodes are given is trusted by nobody who runs, and goes.
     pub(super) fn relied_on(&self) -> Vec<Certificate> {
         if self.running.is_empty() {
             return Vec::new();
@@ -68,7 +68,7 @@ impl<'a> Inside<'a> {
         let awaits_newest = self.newest.as_ref().is_none_or(|newest| !self.given.contains(newest));
         let is_used = |one: &&Certificate| {
             let id = one.authority_id();
-            is_unknown || used.contains(&id) || awaits_newest && self.all_trust(&id)
+            is_unknown || used.contains(&id) || awaits_newest && self.who_trusts(&id) > 0
         };
         self.reliable.iter().filter(is_used).cloned().collect()
     }
