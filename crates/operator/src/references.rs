@@ -454,7 +454,7 @@ mod tests {
     #[test]
     fn of_a_secret_only_the_entries_are_kept_that_somebody_names() {
         let bytes = |length: usize| k8s_openapi::ByteString(vec![1; length]);
-        let data: BTreeMap<_, _> = [("a", 9), ("b", 700_000), ("large", LARGEST_ENTRY + 1)]
+        let data: BTreeMap<_, _> = [("a", 9), ("b", LARGEST_ENTRY), ("large", LARGEST_ENTRY + 1)]
             .map(|(name, length)| (name.to_owned(), bytes(length)))
             .into();
         let wire = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}, "data": data});

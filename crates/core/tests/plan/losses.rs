@@ -383,8 +383,14 @@ fn a_voter_that_lost_its_labels_leaves_the_quorum_before_its_disk_goes() {
     world.answers = Answers::default();
     world.answers.quorum = healthy_quorum(&world);
     edit_pod(&mut world, pod, |pod| drop(pod.meta.labels.remove("strimzi.io/controller-role")));
-    let plan = decide(&world);
-    assert!(plan.restarts.is_empty(), "{plan:?}");
+    let decided = decide(&world);
+    assert!(decided.restarts.is_empty(), "{decided:?}");
+    // Also while nobody tells who votes.
+    answered(&mut world, &[]);
+    world.answers.quorum = Answer::Silent("nobody leads".into());
+    let silent = plan(&world).unwrap();
+    let is_told = |part: &str| silent.notices.iter().any(|notice| notice.to_string().contains(part));
+    assert!(silent.restarts.is_empty() && is_told("the quorum does not answer"), "{silent:?}");
 }
 
 /// The label says what the pod was made as, and it is made as something else next.

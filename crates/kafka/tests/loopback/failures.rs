@@ -149,6 +149,15 @@ async fn a_frame_of_two_gigabytes_is_refused_before_it_comes() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_longer_than_any_to_its_question_is_refused_before_it_comes() {
+    let node = once_bad(|_| Reply::BytesThenClose(Bytes::from_static(&[0, 0x10, 0, 1, 1, 2]))).await;
+    fails_then_recovers(&node, &brokers([&node.endpoint]), |error| {
+        is_protocol(error) && error.to_string().contains("no more than 1048576 are read of this answer")
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_end_in_the_middle_of_a_frame_is_refused() {
     let node = once_bad(|_| Reply::BytesThenClose(Bytes::from_static(&[0, 0, 1, 0, 1, 2]))).await;
     fails_then_recovers(&node, &brokers([&node.endpoint]), |error| {

@@ -34,6 +34,8 @@ pub(crate) struct Server {
     open: Arc<Mutex<(usize, usize)>>,
     /// Is nothing answered any more?
     hangs: Arc<AtomicBool>,
+    /// What there is at another path as soon as something was written at this one.
+    then: Arc<Mutex<BTreeMap<String, (String, Value)>>>,
 }
 
 impl Server {
@@ -92,6 +94,9 @@ impl Server {
             new["status"] = body["status"].clone();
         }
         new["metadata"]["resourceVersion"] = json!("8");
+        if let Some((path, object)) = self.then.lock().unwrap().remove(&at) {
+            objects.insert(path, object);
+        }
         objects.insert(at, new.clone());
         (StatusCode::OK, new)
     }
@@ -496,10 +501,11 @@ fn with_pod(pod: &Value, claim: &Value, kafka_annotations: &Value) -> Server {
     }
     let server = Server::with(&pod_path(), live);
     server.has(&claim_path(), meta(claim));
-    let kafka_path = format!("/apis/kafka.strimzi.io/v1/namespaces/{NAMESPACE}/kafkas/c");
-    server.has(&kafka_path, serde_json::to_value(kafka(kafka_annotations)).unwrap());
+    server.has(KAFKA_PATH, serde_json::to_value(kafka(kafka_annotations)).unwrap());
     server
 }
+
+const KAFKA_PATH: &str = "/apis/kafka.strimzi.io/v1/namespaces/myproject/kafkas/c";
 
 /// What is deleted for a restart.
 async fn restarts(server: &Server, restart: &Restart) -> Vec<String> {
@@ -547,6 +553,18 @@ async fn a_disk_is_emptied_only_while_that_is_still_wished_for() {
         let server = with_pod(&asked, &nothing, &json!({ annotation: "another" }));
         assert_eq!(restarts(&server, &emptied).await, [""; 0], "{annotation}");
     }
+}
+
+/// To tell a claim to go may take seconds, and what is on it is there for as long as its pod is.
+#[tokio::test]
+async fn a_pod_stays_when_the_wish_is_taken_back_after_its_claim_was_told_to_go() {
+    let nothing = json!({});
+    let server = with_pod(&json!({"annotations": { EMPTIED: "true" }}), &nothing, &nothing);
+    let paused = serde_json::to_value(kafka(&json!({"strimzi.io/pause-reconciliation": "true"}))).unwrap();
+    server.then.lock().unwrap().insert(claim_path(), (KAFKA_PATH.to_owned(), paused));
+    let failure = server.hands().restart(&world(), &restart(&[CLAIM], &[])).await.unwrap_err();
+    assert!(failure.is_conflict(), "{failure}");
+    assert_eq!(server.written(), [format!("DELETE {}", claim_path())]);
 }
 
 /// Its claim is on its way out already: the pod's end is enough to empty it.

@@ -273,11 +273,12 @@ async fn whoever_waits_for_its_turn_to_make_keys_keeps_nobody_from_working_and_d
     let places = Places::new(1);
     let others = passes.hands.keys.turn().await;
     let place = places.one().await;
-    let cluster = key("healthy");
+    let (cluster, began) = (key("healthy"), Instant::now());
     let mut waiting = Box::pin(passes.cluster(&cluster, &place));
     assert!(tokio::time::timeout(Duration::from_secs(1), waiting.as_mut()).await.is_err());
     assert!(places.one().now_or_never().is_some(), "others work meanwhile");
     assert_eq!(waiting.await, Outcome::Done { look_again: Some(MORE_KEYS) });
+    assert!(began.elapsed() < Duration::from_secs(20), "the rest waited for {:?}", began.elapsed());
     let written = server.written();
     assert!(written.iter().any(|path| path.ends_with("/kafkas/healthy")), "the rest was done: {written:?}");
     assert!(!written.iter().any(|path| path.contains("/secrets")), "{written:?}");
