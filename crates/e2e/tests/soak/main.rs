@@ -1,5 +1,5 @@
 //! Stories that take too long for every day: `cargo xtask soak NAME` tells one. When each was told last, and how it ended, is in
-//! docs/reliability.md.
+//! docs/testing.md.
 
 mod authorities;
 mod changes;
