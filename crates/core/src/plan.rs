@@ -292,6 +292,7 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
             configure(&mut plan, world, settings);
         }
         plan.marks = rolling::marks(world, &cluster);
+        plan.look_soon(safety::until_told(world).filter(|_| !due.is_empty()));
         forget_what_may_be_lost(&mut plan, world, &due, &to_move, &arrivals.old_pods, &left);
         roll(&mut plan, world, next);
         plan.emptied = rolling::emptied(world, &due, &plan.restarts);

@@ -23,6 +23,14 @@ use crate::world::{
 
 /// How long a node that does not serve, in a cluster that does not answer, is left to itself.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the leaders of partitions may take to tell a new leader of the controllers who fell behind while there was none.
+const UNTOLD: Duration = Duration::from_secs(2);
+
+/// When the new leader of the controllers has been told who fell behind, if it has just begun.
+pub(crate) fn until_told(world: &World) -> Option<Duration> {
+    let left = UNTOLD.checked_sub(world.answers.quorum.known()?.stable_for)?;
+    (!left.is_zero()).then_some(left)
+}
 
 /// Is this a controller that does not serve, and did a person say that what only it had may be lost? A voter of a static quorum starts
 /// on an empty disk then, whatever the others have, as soon as [`crate::let_in`] lets it.
@@ -67,6 +75,8 @@ pub(crate) enum Service {
 pub(crate) enum Obstacle {
     /// Kafka does not say what would be missed.
     Unknown(String),
+    /// The controllers have a new leader, which may not have been told yet who fell behind.
+    NewLeader { node: NodeId },
     /// These have no leader: which disk has what was acknowledged is not known.
     NoLeader { node: NodeId, partitions: String },
     /// Of these Kafka does not tell the minimum.
@@ -109,6 +119,10 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown(why) => write!(f, "Kafka does not say which partitions it has ({why})"),
+            Self::NewLeader { node } => write!(
+                f,
+                "the controllers have just elected a leader, and it may not know yet which replicas of partitions of broker {node} are in sync"
+            ),
             Self::NoLeader { node, partitions } => write!(
                 f,
                 "broker {node} has replicas of partitions without a leader, and may have the only complete copy: {partitions}"
@@ -258,6 +272,8 @@ pub(crate) struct Judge<'a> {
     /// The brokers that serve, are to stay, and keep up with the controllers. One that is cut off from them is about to be fenced, and
     /// then it leads nothing.
     counted_on: BTreeSet<NodeId>,
+    /// Has the leader of the controllers just begun? Who is in sync is what was true before, then.
+    leader_is_new: bool,
 }
 
 impl<'a> Judge<'a> {
@@ -265,7 +281,8 @@ impl<'a> Judge<'a> {
     pub(crate) fn new(world: &'a World, partitions: &'a Answer<&'a Partitions>) -> Self {
         let counted_on = brokers_up(world).intersection(&world.current_nodes()).copied().collect();
         let by_node = partitions.known().map(|known| known.by_node()).unwrap_or_default();
-        Self { partitions, by_node, losing_disks: health::losing_disks(world), counted_on }
+        let leader_is_new = until_told(world).is_some();
+        Self { partitions, by_node, losing_disks: health::losing_disks(world), counted_on, leader_is_new }
     }
 
     /// The partitions with a copy on one of the brokers that were asked about.
@@ -305,6 +322,9 @@ impl<'a> Judge<'a> {
                 true => Obstacle::LosesUnknown { node, why },
                 false => Obstacle::Unknown(why),
             });
+        }
+        if self.leader_is_new && !self.on(node).is_empty() {
+            return Some(Obstacle::NewLeader { node });
         }
         let mut found: BTreeMap<Concern, Vec<&PartitionView>> = BTreeMap::new();
         for partition in self.on(node).iter().copied() {

@@ -630,6 +630,14 @@ impl World {
         live.into_iter().map(state).collect::<BTreeSet<_>>() == seen
     }
 
+    /// Are these the claims that there are, and is each of them on its way out, or not, as it was seen?
+    pub fn has_just_these_claims<'a>(&self, live: impl IntoIterator<Item = &'a ClaimView>) -> bool {
+        let state = |claim: &'a ClaimView| (claim.meta.uid.clone(), claim.meta.deleting);
+        let seen: BTreeSet<_> =
+            self.claims.values().map(|claim| (claim.meta.uid.clone(), claim.meta.deleting)).collect();
+        live.into_iter().map(state).collect::<BTreeSet<_>>() == seen
+    }
+
     /// Is the pod of this node the one that was seen, and not on its way out?
     pub fn still_has_pod_of<'a>(&self, node: NodeId, live: impl IntoIterator<Item = &'a PodView>) -> bool {
         let is_its = |pod: &&PodView| node_of_pod(&pod.meta.name) == Some(node) && !pod.meta.deleting;

@@ -21,8 +21,8 @@ use karst_api::{Kafka, KafkaNodePool, StrimziPodSet};
 use karst_core::claims::Growth;
 use karst_core::ids::NodeId;
 use karst_core::names::{
-    CLUSTER_LABEL, ClusterKey, EMPTIED_ANNOTATION, KIND_LABEL, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER,
-    safety_of_kafka, safety_of_pool,
+    ALLOW_LOSS_ANNOTATION, CLUSTER_LABEL, ClusterKey, EMPTIED_ANNOTATION, KIND_LABEL, MANUAL_ROLL_ANNOTATION,
+    POOL_FINALIZER, safety_of_kafka, safety_of_pool,
 };
 use karst_core::objects::Object;
 use karst_core::plan::{Mark, Protection};
@@ -399,9 +399,30 @@ impl Hands {
         Ok(())
     }
 
-    /// Removes an annotation of the `Kafka` resource that has served its purpose.
+    /// That nothing is left to lose is known only of the claims that there are now. The cache may lag behind, so ask.
+    async fn claims_are_as_seen(&self, world: &World) -> Result<(), Failure> {
+        let key = &world.key;
+        let claims: Api<ClaimWire> = self.api(&key.namespace);
+        let live =
+            self.call("could not look at the PersistentVolumeClaims", claims.list(&made_for(key))).await?;
+        let views: Vec<_> = live.iter().map(|claim| claim.clone().view()).collect();
+        for claim in live {
+            self.learn(claim);
+        }
+        if world.has_just_these_claims(&views) {
+            return Ok(());
+        }
+        Err(Failure::Changed(format!("the claims of Kafka {} changed since they were looked at", key.name)))
+    }
+
+    /// Removes an annotation of the `Kafka` resource that has served its purpose. What a person allows to be lost may be something that
+    /// was not seen yet.
     pub(crate) async fn forget_annotation(&self, world: &World, annotation: &str) -> Result<(), Failure> {
         let key = &world.key;
+        if annotation == ALLOW_LOSS_ANNOTATION {
+            self.pods_are_as_seen(world).await?;
+            self.claims_are_as_seen(world).await?;
+        }
         let what = format!("could not remove the annotation {annotation} of Kafka {}", key.name);
         let mut meta = self.only::<Kafka>(key, &key.name, world.kafka.metadata.uid.as_deref())?;
         meta["annotations"] = json!({ annotation: null });

@@ -260,6 +260,8 @@ pub struct Quorum {
     pub ended: Vec<(NodeId, End)>,
     /// Disks that were lost since somebody last asked.
     pub lost: Vec<DirectoryId>,
+    /// When the last one was lost.
+    last_loss: Option<u64>,
     /// Nodes that reach no controller, and until when.
     cut_off: BTreeMap<NodeId, u64>,
     /// Nodes that reach the controllers again, and since when.
@@ -291,6 +293,7 @@ impl Default for Quorum {
             lives: 0,
             ended: Vec::new(),
             lost: Vec::new(),
+            last_loss: None,
             cut_off: BTreeMap::new(),
             reconnected: BTreeMap::new(),
             unanswered: None,
@@ -444,6 +447,12 @@ impl Quorum {
                 disk.served = true;
             }
         }
+    }
+
+    /// A disk is gone for good.
+    pub fn loses(&mut self, directory: DirectoryId) {
+        self.lost.push(directory);
+        self.last_loss = Some(self.now);
     }
 
     /// Leaders that lost their followers, or left the quorum, give up their office.

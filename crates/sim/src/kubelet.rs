@@ -357,7 +357,7 @@ impl Kubelet {
     /// A disk is gone for good.
     pub fn lose_disk(&mut self, disk: &str, quorum: &mut Quorum) {
         if let Some(lost) = quorum.disks.remove(disk) {
-            quorum.lost.push(lost.directory);
+            quorum.loses(lost.directory);
             if lost.took_part() {
                 self.retired.insert(lost.directory);
             }

@@ -116,6 +116,24 @@ fn no_controller_leaves_for_the_sake_of_a_pod_that_is_gone() {
     one_run(Chance::TwoOperators, "three-ephemeral-controllers-rolled", 7_000_018);
 }
 
+/// While the controllers had no leader a copy fell behind, and nobody could be told.
+#[test]
+fn no_broker_restarts_before_a_new_leader_was_told_who_fell_behind() {
+    one_run(Chance::Faults, "configured-while-a-broker-lags", 9_014_539);
+}
+
+/// A watch on claims is silent while somebody deletes one, and allows what that costs.
+#[test]
+fn what_a_person_allows_is_not_taken_back_on_an_old_view_of_claims() {
+    one_run(Chance::Faults, "new-broker-has-no-image-and-may-be-lost", 9_020_873);
+}
+
+/// A disk is lost in the moment in which a static quorum becomes a dynamic one.
+#[test]
+fn a_disk_that_is_lost_during_a_migration_is_nobodys_fault() {
+    one_run(Chance::Faults, "static-migrated-and-scaled", 9_016_760);
+}
+
 /// Of two operators one signs with a key of the authority that somebody has just deleted, and that the other one has replaced.
 #[test]
 fn a_key_that_was_deleted_before_it_signed_anything_cuts_nobody_off() {

@@ -133,7 +133,9 @@ impl Quorum {
             ));
         }
         let has_disk = |voter: &Voter| self.disks.values().any(|disk| disk.directory == voter.directory);
-        if let Some(voter) = new.iter().find(|voter| !has_disk(voter)).copied() {
+        // One that was lost just now nobody has missed yet.
+        let is_recent = self.last_loss.is_some_and(|at| self.now.saturating_sub(at) < FETCH_TIMEOUT);
+        if let Some(voter) = new.iter().find(|voter| !has_disk(voter) && !is_recent).copied() {
             self.fail(format!("the quorum became dynamic, and no disk is that of voter {voter}"));
         }
     }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use karst_api::{Kafka, KafkaNodePool};
 use karst_core::certificates::{Issue, Ownership, secret_object};
 use karst_core::claims::Growth;
-use karst_core::names::{MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, safety_of_kafka, safety_of_pool};
+use karst_core::names::{
+    ALLOW_LOSS_ANNOTATION, MANUAL_ROLL_ANNOTATION, POOL_FINALIZER, safety_of_kafka, safety_of_pool,
+};
 use karst_core::objects::Object;
 use karst_core::plan::{Fact, Mark, Protection, Removal, Seen};
 use karst_core::rewrites::Rewrite;
@@ -121,6 +123,9 @@ impl Operator {
 
     pub(super) fn forget(&mut self, sim: &mut Sim, world: &World, annotation: &str) -> Called<()> {
         let (name, uid) = (&world.key.name, world.kafka.metadata.uid.as_deref().unwrap_or_default());
+        if annotation == ALLOW_LOSS_ANNOTATION {
+            self.look_at_what_may_be_lost(sim, world)?;
+        }
         let version = self.only(Kind::Kafka, name, Some(uid))?;
         self.call(
             sim,
@@ -140,6 +145,23 @@ impl Operator {
             self.learn(live, sim);
         }
         Ok(())
+    }
+
+    /// As the real one: pods and claims are listed once more.
+    fn look_at_what_may_be_lost(&mut self, sim: &mut Sim, world: &World) -> Called<()> {
+        let are_as_seen = world.has_just_these_pods(sim.api.pods().map(AsRef::as_ref))
+            && world.has_just_these_claims(sim.api.claims().map(AsRef::as_ref));
+        if are_as_seen {
+            return Ok(());
+        }
+        let pods = sim.api.pods().map(|pod| (Kind::Pod, pod.meta.name.clone()));
+        let claims = sim.api.claims().map(|claim| (Kind::Claim, claim.meta.name.clone()));
+        let all: Vec<_> = pods.chain(claims).collect();
+        for live in all.into_iter().filter_map(|(kind, name)| sim.api.stored(kind, &name)).collect::<Vec<_>>()
+        {
+            self.learn(live, sim);
+        }
+        Err(End::Failed(Failure::Changed))
     }
 
     pub(super) fn write(
