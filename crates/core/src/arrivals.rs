@@ -75,14 +75,13 @@ fn old_pod(claim: &ClaimView) -> Option<&String> {
 /// Of brokers that are to be made, and find nothing of theirs in their pool, the claim that they had last in another one.
 fn old_claims<'w>(world: &'w World, cluster: &Cluster) -> BTreeMap<NodeId, &'w ClaimView> {
     let brokers = cluster.nodes().filter(|node| node.pool.roles.has_broker());
-    let new = brokers.map(|node| (node, cluster.pod_name(node)));
-    let mut arriving: BTreeMap<NodeId, String> = new
-        .filter(|(node, pod)| !is_listed(world, cluster, *node, pod))
-        .map(|(node, pod)| (node.id, pod))
-        .collect();
-    if arriving.is_empty() || !has_served(world) {
+    let brokers = brokers.map(|node| (node, cluster.pod_name(node)));
+    let (listed, new): (Vec<_>, Vec<_>) =
+        brokers.partition(|(node, pod)| is_listed(world, cluster, *node, pod));
+    if new.is_empty() || !(has_served(world) || has_worked(world) && !listed.is_empty()) {
         return BTreeMap::new();
     }
+    let mut arriving: BTreeMap<NodeId, String> = new.into_iter().map(|(node, pod)| (node.id, pod)).collect();
     let claims = world.claims_by_pod();
     let has_disk = |pod: &str| claims.get(pod).is_some_and(|claims| claims.iter().any(|claim| claim.bound));
     arriving.retain(|_, pod| !has_disk(pod));
@@ -100,6 +99,11 @@ fn old_claims<'w>(world: &'w World, cluster: &Cluster) -> BTreeMap<NodeId, &'w C
 fn is_listed(world: &World, cluster: &Cluster, node: Node<'_>, pod: &str) -> bool {
     let set = world.pod_sets.get(&cluster.key.pod_set(&node.pool.name));
     world.pods.contains_key(pod) || set.is_some_and(|set| set.pods.contains_key(pod))
+}
+
+/// Did the cluster work before? Then any other broker of it may be elected, or tell, though its pod is a new one that has not served yet.
+fn has_worked(world: &World) -> bool {
+    world.kafka.status.as_ref().is_some_and(|status| status.kafka_version.is_some())
 }
 
 /// Has any broker of this cluster served? Where none has, nobody could say anything, and nothing is there that anybody could be elected

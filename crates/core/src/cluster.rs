@@ -179,6 +179,8 @@ pub struct Cluster {
     pub metrics: Option<Wish>,
     /// Where brokers learn which rack they are in.
     pub rack: Option<Rack>,
+    /// Nodes that are not made yet, and may not be for long: nobody waits for them.
+    pub arriving: BTreeSet<NodeId>,
 }
 
 impl Cluster {

@@ -109,18 +109,22 @@ impl Memory {
         })
     }
 
-    /// An object was written, and the API server took it. `difference` is what was found changed before, if that was looked for.
-    pub fn wrote(
-        &mut self,
+    /// An object was written, and the API server took it.
+    pub fn wrote(&mut self, object: &Object, rewrite: Rewrite) {
+        let name = object.describe();
+        self.strangers.remove(&name);
+        self.rewrites.insert(name, rewrite);
+    }
+
+    /// What is to be remembered of an object that is written, if the API server takes it. `difference` is what was found changed before,
+    /// if that was looked for.
+    pub fn rewrite(
+        &self,
         object: &Object,
         now: Timestamp,
         difference: Option<String>,
-    ) -> Result<(), serde_json::Error> {
-        let name = object.describe();
-        let rewrite = Rewrite::after(self.rewrites.get(&name), object, now, difference)?;
-        self.strangers.remove(&name);
-        self.rewrites.insert(name, rewrite);
-        Ok(())
+    ) -> Result<Rewrite, serde_json::Error> {
+        Rewrite::after(self.rewrites.get(&object.describe()), object, now, difference)
     }
 
     /// An object of somebody else was met in place of the cluster's.

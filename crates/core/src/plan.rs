@@ -162,6 +162,8 @@ pub fn plan(world: &World) -> Result<Plan, serde_json::Error> {
         true => arrivals::judge(world, &cluster),
         false => Arrivals::default(),
     };
+    let mut cluster = cluster;
+    cluster.arriving.clone_from(&arrivals.held);
     ask_partitions(&mut plan.questions, world, arrivals.partitions_of.clone());
     plan.notices.extend(arrivals.notices.iter().cloned());
     plan.questions.launchers = safety::late_brokers(world);

@@ -112,6 +112,7 @@ pub fn resolve(world: &World) -> Resolved {
             logging: files.logging,
             metrics: files.metrics,
             rack,
+            arriving: BTreeSet::new(),
         };
         departed::bring_back(world, &mut cluster, &mut resolved.notices);
         cluster.kept_listeners = listeners::kept::all(world, &cluster);

@@ -479,6 +479,8 @@ fn absent(world: &World, cluster: &Cluster, due: &[&Due<'_>]) -> Vec<(String, Op
             Some(pod) if pod.is_serving() => None,
             // It waits until the others have restarted to trust who signs its certificate.
             _ if certificates::lacks_certificate(world, &name) => None,
+            // It may wait for a person, or for what a restart of others brings.
+            None if cluster.arriving.contains(&node.id) => None,
             pod => {
                 let why = status::why_away(world, &name, pod).or_else(|| unready_for_long(world, pod?));
                 Some((name, why))
@@ -843,8 +845,10 @@ impl Choice<'_> {
             return None;
         }
         // One that waits for its certificate cannot join before the others have restarted to trust who signs it.
-        let can_join =
-            |node: &Node<'_>| !certificates::lacks_certificate(self.world, &self.cluster.pod_name(*node));
+        let can_join = |node: &Node<'_>| {
+            !certificates::lacks_certificate(self.world, &self.cluster.pod_name(*node))
+                && !self.cluster.arriving.contains(&node.id)
+        };
         let wanted = self.cluster.voters().filter(can_join).map(|node| node.id);
         let without_vote = wanted.filter(|node| !quorum.has_voter(*node));
         let (refused, missing): (BTreeSet<NodeId>, BTreeSet<NodeId>) =

@@ -246,9 +246,10 @@ impl Hands {
         object: &Object,
         difference: Option<String>,
     ) -> Result<(), Failure> {
-        let remembered =
-            self.memories.change(&world.key, |memory| memory.wrote(object, world.now, difference));
-        remembered.map_err(|source| Failure::Render { what: object.describe(), source })
+        let rewrite = world.memory.rewrite(object, world.now, difference);
+        let rewrite = rewrite.map_err(|source| Failure::Render { what: object.describe(), source })?;
+        self.memories.change(&world.key, |memory| memory.wrote(object, rewrite));
+        Ok(())
     }
 
     /// What is different in an object that was written lately and is not as it was written, and who changed it last. For people:

@@ -65,7 +65,10 @@ impl<'a> Inside<'a> {
         // Who shows nobody knows what may show anything.
         let is_unknown = shown.iter().any(Option::is_none);
         used.extend(shown.into_iter().flatten());
-        let awaits_newest = self.newest.as_ref().is_none_or(|newest| !self.given.contains(newest));
+        // Nobody can sign with an older one any more where all are over it.
+        let are_over_it = |newest: &String| self.all_trust(newest) && self.all_show(newest);
+        let awaits_newest =
+            self.newest.as_ref().is_none_or(|newest| !self.given.contains(newest) && !are_over_it(newest));
         let is_used = |one: &&Certificate| {
             let id = one.authority_id();
             is_unknown || used.contains(&id) || awaits_newest && self.who_trusts(&id) > 0

@@ -80,6 +80,36 @@ fn a_broker_that_led_last_does_not_start_empty_in_its_new_pool() {
     assert!(world.pods.contains_key(NEW));
 }
 
+/// Pods that take the place of others have not served yet. What the old disk has, nobody else has all the same.
+#[test]
+fn a_broker_that_led_last_is_held_also_while_all_others_are_new() {
+    let (mut world, mut kafka) = on_its_way();
+    let last = [orders(None, &[6])];
+    converge_kafka(&mut world, &mut kafka, &last);
+    let others: Vec<_> = world.pods.keys().filter(|pod| pod.contains("brokers")).cloned().collect();
+    for pod in others {
+        edit_pod(&mut world, &pod, |pod| (pod.was_ready, pod.ready) = (false, false));
+    }
+    decided(&mut world, &mut kafka, &last);
+    assert!(!world.pod_sets["my-cluster-brokers"].pods.contains_key(NEW));
+}
+
+/// It may wait for a person for days.
+#[test]
+fn a_broker_that_is_held_keeps_nobody_from_restarting() {
+    let (mut world, mut kafka) = on_its_way();
+    let last = [orders(None, &[6])];
+    converge_kafka(&mut world, &mut kafka, &last);
+    let before = world.pods["my-cluster-controllers-3"].revision().unwrap().to_owned();
+    edit_pool(&mut world, "controllers", |pool| {
+        let resources = serde_json::json!({ "limits": { "memory": "3Gi" } });
+        pool.spec.resources = serde_json::from_value(resources).ok();
+    });
+    converge_kafka(&mut world, &mut kafka, &last);
+    assert!(!world.pods.contains_key(NEW));
+    assert_ne!(world.pods["my-cluster-controllers-3"].revision().unwrap(), before);
+}
+
 #[test]
 fn a_broker_that_moved_waits_for_others_that_may_have_everything() {
     let (mut world, mut kafka) = on_its_way();

@@ -232,8 +232,9 @@ impl Operator {
             Ok(written) => {
                 self.learn(written, sim);
                 let difference = self.memory.rewrites.get(&what_again).map(|_| "spec".to_owned());
-                if let Err(error) = self.memory.wrote(object, timestamp(sim.now), difference) {
-                    sim.fail(format!("{what_again} could not be rendered: {error}"));
+                match self.memory.rewrite(object, timestamp(sim.now), difference) {
+                    Ok(rewrite) => self.memory.wrote(object, rewrite),
+                    Err(error) => sim.fail(format!("{what_again} could not be rendered: {error}")),
                 }
             }
             Err(End::Failed(Failure::Changed)) => {

@@ -70,6 +70,30 @@ fn deleted_secrets_of_the_authority_are_a_new_key_and_everybody_trusts_everybody
     }
 }
 
+/// Somebody puts back, from a backup, what nodes were given to trust before the key was replaced. All who run still trust that, and nobody
+/// shows it any more.
+#[test]
+fn what_nodes_were_given_before_a_new_key_is_not_kept_when_it_is_put_back() {
+    let mut life = Life::begin(quickstart());
+    let of_before = life.world.secrets["my-cluster-trustbundle"].clone();
+    let before = newest(&life.world);
+    life.world.secrets.remove(CLUSTER_CA);
+    life.world.secrets.remove(CLUSTER_CA_CERT);
+    life.comes_over_to_the_new_key(&before);
+    let mut world = life.world;
+    let (content, meta) =
+        (of_before.trust().unwrap().clone(), world.secrets["my-cluster-trustbundle"].meta.clone());
+    world.secrets.insert("my-cluster-trustbundle".into(), Arc::new(SecretView::new(meta, content)));
+    for _ in 0..10 {
+        let plan = decide(&world);
+        carry_out(&mut world, plan);
+    }
+    let files = world.secrets["my-cluster-trustbundle"].trust().unwrap();
+    let given = Certificate::all_from_pem(&files[CLUSTER_TRUST]).unwrap();
+    assert_eq!(given, [newest(&world)]);
+    assert_eq!(decide(&world).certificates.len(), 0, "and nothing takes turns");
+}
+
 /// The next key is deleted too, when all trust it and before it signed anything. Who has not heard of that signs with it: so it stays trusted
 /// until everybody shows a certificate of the newest one.
 #[test]

@@ -382,7 +382,8 @@ fn kept<S: serde::Serialize + serde::de::DeserializeOwned>(spec: &Option<S>) -> 
 }
 
 fn write_object(world: &mut World, object: Object) {
-    world.memory.wrote(&object, world.now, None).unwrap();
+    let rewrite = world.memory.rewrite(&object, world.now, None).unwrap();
+    world.memory.wrote(&object, rewrite);
     let meta = meta(object.meta());
     let name = meta.name.clone();
     match object {
