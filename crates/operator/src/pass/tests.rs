@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::FutureExt;
 use karst_certs::{Authority, Decision, KeyAlgorithm};
 use karst_core::ids::NodeId;
-use karst_core::names::ALLOW_LOSS_ANNOTATION;
+use karst_core::names::{ALLOW_LOSS_ANNOTATION, MIGRATION_ANNOTATION};
 use karst_core::world::Settings;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -208,26 +208,48 @@ fn before_a_restart_everybody_is_asked_once_more_if_somebody_was_not_asked() {
     assert!(!asking.insist(), "once is enough");
 }
 
+/// A pass that takes the annotation off that lets a pod lose what only it has, with these claims in the API server.
+async fn taking_off(claims: &Value) -> (Outcome, Vec<(String, Value)>) {
+    let mut annotated = kafka("healthy");
+    annotated["metadata"]["annotations"] = json!({ ALLOW_LOSS_ANNOTATION: "healthy-brokers-0" });
+    let server = Server::with(HEALTHY, annotated);
+    let list = |kind: &str, items: &Value| json!({ "apiVersion": "v1", "kind": kind, "metadata": { "resourceVersion": "8" }, "items": items });
+    server.has("/api/v1/namespaces/myproject/pods", list("PodList", &json!([])));
+    let path = "/api/v1/namespaces/myproject/persistentvolumeclaims";
+    server.has(path, list("PersistentVolumeClaimList", claims));
+    let decide: Decide = |_| Ok(Plan { forgotten: vec![ALLOW_LOSS_ANNOTATION], ..Plan::default() });
+    let passes = Passes { decide, ..passes(&server, Arc::clone(&world().settings)) };
+    let outcome = passes.cluster(&key("healthy"), &Places::new(1).one().await).await;
+    (outcome, server.bodies())
+}
+
+const HEALTHY: &str = "/apis/kafka.strimzi.io/v1/namespaces/myproject/kafkas/healthy";
+
 /// A tool that applies manifests may put it back each time: then what it allows is allowed again, and somebody has to see that.
 #[tokio::test]
 async fn that_an_annotation_was_taken_off_is_told() {
-    let path = "/apis/kafka.strimzi.io/v1/namespaces/myproject/kafkas/healthy";
-    let mut annotated = kafka("healthy");
-    annotated["metadata"]["annotations"] = json!({ ALLOW_LOSS_ANNOTATION: "healthy-brokers-0" });
-    let server = Server::with(path, annotated);
-    let decide: Decide = |_| Ok(Plan { forgotten: vec![ALLOW_LOSS_ANNOTATION], ..Plan::default() });
-    let passes = Passes { decide, ..passes(&server, Arc::clone(&world().settings)) };
-    let key = ClusterKey { namespace: "myproject".to_owned(), name: "healthy".to_owned() };
-    let outcome = passes.cluster(&key, &Places::new(1).one().await).await;
+    let (outcome, written) = taking_off(&json!([])).await;
     assert_eq!(outcome, Outcome::Done { look_again: None });
-    let written = server.bodies();
     let [(patched, patch), (events, event)] = &written[..] else { panic!("{written:?}") };
     assert_eq!(
         (patched.as_str(), &patch["metadata"]["annotations"][ALLOW_LOSS_ANNOTATION]),
-        (path, &Value::Null)
+        (HEALTHY, &Value::Null)
     );
     assert!(events.contains("/events/") && event["reason"] == "AnnotationRemoved", "{written:?}");
     assert!(event["note"].as_str().unwrap().contains(ALLOW_LOSS_ANNOTATION), "{event}");
+}
+
+/// What may be lost is on a claim that no watch has told of yet.
+#[tokio::test]
+async fn what_a_person_allowed_is_not_taken_off_while_there_is_a_claim_that_was_not_seen() {
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data-0-healthy-brokers-0", "namespace": "myproject", "uid": "uid-claim", "resourceVersion": "8",
+                     "labels": {"strimzi.io/cluster": "healthy", "strimzi.io/kind": "Kafka"}}
+    });
+    let (outcome, written) = taking_off(&json!([claim])).await;
+    assert!(matches!(outcome, Outcome::Changed { .. }), "{outcome:?}");
+    assert!(written.iter().all(|(path, _)| path != HEALTHY), "{written:?}");
 }
 
 fn key(name: &str) -> ClusterKey {
@@ -266,7 +288,7 @@ async fn whoever_waits_for_its_turn_to_make_keys_keeps_nobody_from_working_and_d
         Server::with("/apis/kafka.strimzi.io/v1/namespaces/myproject/kafkas/healthy", kafka("healthy"));
     let decide: Decide = |world| {
         let certificates = authorities(world, 1);
-        let forgotten = vec![ALLOW_LOSS_ANNOTATION];
+        let forgotten = vec![MIGRATION_ANNOTATION];
         Ok(Plan { certificates, forgotten, ..Plan::default() })
     };
     let passes = Passes { decide, ..passes(&server, Arc::clone(&world().settings)) };
