@@ -219,7 +219,8 @@ async fn taking_off(claims: &Value) -> (Outcome, Vec<(String, Value)>) {
     server.has(path, list("PersistentVolumeClaimList", claims));
     let decide: Decide = |_| Ok(Plan { forgotten: vec![ALLOW_LOSS_ANNOTATION], ..Plan::default() });
     let passes = Passes { decide, ..passes(&server, Arc::clone(&world().settings)) };
-    let outcome = passes.cluster(&key("healthy"), &Places::new(1).one().await).await;
+    let place = Places::new(1).one().await;
+    let outcome = Box::pin(passes.cluster(&key("healthy"), &place)).await;
     (outcome, server.bodies())
 }
 
